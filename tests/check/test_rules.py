@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from pathlib import Path
 
 import pytest
 
@@ -13,12 +14,20 @@ from rankup.check.fixes import fixed
 from rankup.check.registry import all_rules
 
 RULES = all_rules()
-FIRES = [
-    pytest.param(rule, text, id=f"{rule.code}-{i}") for rule in RULES for i, text in enumerate(rule.fires)
-]
-SILENT = [
-    pytest.param(rule, text, id=f"{rule.code}-{i}") for rule in RULES for i, text in enumerate(rule.silent)
-]
+# RULE/fires_* and RULE/silent_*: the examples that do not stand beside the rule.
+EXAMPLES = Path(__file__).parent / "examples"
+
+
+def cases(kind):
+    """Each rule with each of its examples: those beside it, and the files of its folder."""
+    for rule in RULES:
+        for i, text in enumerate(getattr(rule, kind)):
+            yield pytest.param(rule, text, id=f"{rule.code}-{i}")
+        for path in sorted((EXAMPLES / rule.code.lower()).glob(f"{kind}_*")):
+            yield pytest.param(rule, path.read_text(), id=f"{rule.code}-{path.name}")
+
+
+FIRES, SILENT = list(cases("fires")), list(cases("silent"))
 
 
 def found(rule, files):
@@ -36,6 +45,11 @@ def test_a_rule_lives_in_the_file_that_has_its_name():
     for rule in RULES:
         module = rule.find.__module__.rpartition(".")[2]
         assert module == f"{rule.code}_{rule.name}".lower().replace("-", "_")
+
+
+def test_each_folder_of_examples_is_of_a_rule():
+    assert {path.name for path in EXAMPLES.iterdir()} <= {rule.code.lower() for rule in RULES}
+    assert all(re.fullmatch(r"(fires|silent)_\w+\.(py|txt)", path.name) for path in EXAMPLES.glob("*/*"))
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
@@ -65,7 +79,8 @@ def test_a_near_miss_is_silent(rule, example):
 def test_the_fix_gives_a_script_on_which_the_rule_is_silent(rule, example):
     files = files_of(example, default_name(rule))
     matches = found(rule, files)
-    assert any(d.match.edits for d in matches)
+    if not any(d.match.edits for d in matches) and example not in rule.fires:
+        return  # a mistake of a rule with fixes that has none itself
     repaired = fixed(files, matches)
     assert repaired != files
     assert not [d.match.message for d in found(rule, repaired) if d.match.edits]

@@ -50,8 +50,8 @@ class Rule(Generic[Subject]):
     """A mistake that a reader of job scripts and programs can see.
 
     ``fires`` and ``silent`` hold at least two examples each: scripts that have the mistake, and near misses that do
-    not. An example is one text (a job script for a rule of jobs, a program for a rule of programs), or several files,
-    each after a line ``--- NAME``.
+    not; all others are files of ``tests/check/examples``. An example is one text (a job script for a rule of jobs, a
+    program for a rule of programs), or several files, each after a line ``--- NAME``.
     """
 
     code: str  # RK101

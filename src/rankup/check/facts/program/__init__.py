@@ -20,7 +20,9 @@
 | ``data`` | loaders, samplers, loops |
 | ``sharding`` | data sets: parts for ranks, random numbers, seeds |
 | ``snapshots`` | what is saved and loaded |
-| ``frameworks`` | Lightning, Accelerate, … |
+| ``frameworks`` | Lightning, Accelerate, …: what each does in place of the program |
+| ``sounds`` | names that decide by their sound |
+| ``flow`` | loops, branches and blocks around statements |
 | ``program`` | ``Program``: all of it |
 | ``loops`` | loops inside other loops |
 | ``reader`` | text → ``Program`` |

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from rankup.check.document import Document, Span
 from rankup.check.facts.program.calls import CallGraph
-from rankup.check.facts.program.frameworks import frameworks_of
-from rankup.check.facts.program.guards import Guards
+from rankup.check.facts.program.frameworks import Does, Framework, frameworks_of
+from rankup.check.facts.program.guards import Guard, Guards
 from rankup.check.facts.program.imports import Project, is_entry
 from rankup.check.facts.program.module import Call, Module, Scope
 from rankup.check.facts.program.names import COLLECTIVES, is_collective, torch_name
-from rankup.check.facts.program.value import Test, Value
+from rankup.check.facts.program.sounds import sounds
+from rankup.check.facts.program.value import Kind, Test, Value, constants, kinds, objects, union
 from rankup.check.facts.program.values import Values
 from rankup.check.facts.program.walk import read_module
 from rankup.check.facts.start import Start
@@ -112,6 +114,43 @@ class ProgramCode:
         """What an argument of a call can be; nothing if it is not given."""
         return self.values.of(call.argument(keyword, position), call.scope)
 
+    def made(self, node: ast.AST | None, scope: Scope) -> list[Call]:
+        """The calls that an object can come from."""
+        return objects(self.values.of(node, scope))
+
+    def surely(self, node: ast.AST | None, scope: Scope, is_one: Callable[[Call], bool]) -> bool:
+        """Whether a value comes from calls of one kind, whatever happens."""
+        value = self.values.of(node, scope)
+        return kinds(value) == {Kind.OBJECT} and all(map(is_one, objects(value)))
+
+    def within(self, call: Call, depth: int = 4) -> list[Call]:
+        """A call, and those of the local functions that it runs."""
+        reached = [s for target in self.graph.called.get(call, ()) for s in self.graph.reached(target, depth)]
+        return [call, *(inner for scope in reached for inner in scope.calls)]
+
+    @cached_property
+    def _training(self) -> set[Scope]:
+        """The functions that call backward(), or a function that does."""
+        found: set[Scope] = set()
+        waiting = [call.scope for call in self.methods("backward")]
+        while waiting:
+            scope = waiting.pop()
+            if scope not in found:
+                found.add(scope)
+                waiting += [site.call.scope for site in self.graph.sites.get(scope, ())]
+        return found
+
+    def trains(self, call: Call) -> bool:
+        """Whether a call is a backward pass, or leads to one."""
+        return call.last == "backward" or any(
+            scope in self._training for scope in self.graph.called.get(call, ())
+        )
+
+    def first_rank_guard(self, call: Call) -> Guard | None:
+        """The condition that certainly leaves out all ranks but one, in the call's function or around it."""
+        guards = self.guards.everywhere(call.node, call.scope)
+        return next((guard for guard in guards if guard.sure_first), None)
+
     def first_only(self, call: Call) -> bool:
         """Whether a call runs on a first rank only, as far as can be seen or its names promise."""
         return self.guards.first_only(call.node, call.scope)
@@ -122,9 +161,17 @@ class ProgramCode:
     # -- what it uses
 
     @cached_property
-    def frameworks(self) -> frozenset[str]:
-        """Frameworks that wrap models, shard data or save by themselves."""
+    def _frameworks(self) -> list[Framework]:
         return frameworks_of(self.modules)
+
+    @cached_property
+    def frameworks(self) -> frozenset[str]:
+        """The names of the frameworks that it imports."""
+        return frozenset(row.name for row in self._frameworks)
+
+    def gets(self, *what: Does) -> bool:
+        """Whether a framework may do one of these in place of the program."""
+        return any(one in row.does for row in self._frameworks for one in what)
 
     @cached_property
     def uses_torch(self) -> bool:
@@ -175,8 +222,40 @@ class ProgramCode:
 
     @cached_property
     def distributed(self) -> bool:
-        """Whether the program by itself forms a process group of torch."""
-        return bool(self.inits)
+        """Whether the program forms a process group: by itself, or by a framework that it starts for several ranks."""
+        if self.inits:
+            return True
+        forming = self.named(*(name for row in self._frameworks for name in row.forms))
+        trainers = self.named(*(name for row in self._frameworks for name in row.trainers))
+        return (
+            any(call.scope in self.running for call in forming)
+            or any(self.several_devices(call) for call in trainers)
+            or (self.gets(Does.GROUP) and self.many_ranks)
+        )
+
+    def several_devices(self, trainer: Call) -> bool:
+        """Whether a trainer of a framework is certainly made for several processes."""
+        for keyword in ("devices", "num_nodes", "gpus"):
+            for number in constants(self.value(trainer, keyword)):
+                if isinstance(number, int) and not isinstance(number, bool) and (number > 1 or number == -1):
+                    return True
+        found = constants(self.value(trainer, "strategy"))
+        return any(sounds(str(name), ("ddp", "fsdp", "deepspeed")) for name in found)
+
+    @cached_property
+    def averages(self) -> bool:
+        """Whether gradients are averaged over ranks, or the model is sharded: by torch or by a framework."""
+        return bool(self.wraps) or (self.distributed and self.gets(Does.WRAP))
+
+    def of_frameworks(self) -> Iterator[Call]:
+        """The collectives of objects that frameworks make: ``accelerator.gather()``."""
+        for maker, methods in ((m, found) for row in self._frameworks for m, found in row.collectives):
+            for call in self.methods(*methods):
+                value = self.values.of(call.base, call.scope)
+                inner = union(atom.detail[0] for atom in value if atom.kind is Kind.ITEM)
+                made = objects(value) + objects(inner)
+                if made and all(one.name == maker for one in made):
+                    yield call
 
     @cached_property
     def collectives(self) -> list[Call]:

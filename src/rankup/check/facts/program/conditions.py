@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from rankup.check.facts.program.names import FIRST_RANK_WORDS
-from rankup.check.facts.program.value import Atom, Kind, Test, Value, is_only, tests, the_constant
-
-_RANKS = (Kind.RANK, Kind.LOCAL_RANK, Kind.NODE_RANK)
+from rankup.check.facts.program.module import last_name
+from rankup.check.facts.program.sounds import A_RANK, FIRST_RANK, ONE_PROCESS, sounds
+from rankup.check.facts.program.value import RANKS, Atom, Kind, Test, Value, is_only, tests, the_constant
 
 
 def compared(node: ast.Compare, left: Value, right: Value) -> Value | None:
@@ -23,7 +22,7 @@ def compared(node: ast.Compare, left: Value, right: Value) -> Value | None:
     if kind is None:
         if not _sounds_like_a_rank(left_node):
             return None
-        kind = Kind.LOCAL_RANK if "local" in _last(left_node) else Kind.RANK
+        kind = Kind.LOCAL_RANK if "local" in last_name(left_node) else Kind.RANK
     first, number = _truth(operator, right)
     if first is None:
         if sure and isinstance(operator, (ast.Eq, ast.NotEq)) and the_constant(right) is None:
@@ -87,8 +86,8 @@ def connected(both: bool, nodes: list[ast.expr], operands: list[Value]) -> Value
 
 def named_test(node: ast.AST) -> Value | None:
     """What a name alone promises: ``is_main_process``, ``master``. Never sure."""
-    name = _last(node).lower()
-    if any(word in name for word in FIRST_RANK_WORDS) or name in {"master", "is_chief", "main", "rank_zero"}:
+    name = last_name(node).lower()
+    if sounds(name, FIRST_RANK) or name in {"master", "is_chief", "main", "rank_zero"}:
         if isinstance(node, ast.Name) and name == "main":
             return None
         if name in {"init_main_process"}:
@@ -103,44 +102,24 @@ def _test(test: Test) -> Value:
 
 
 def _kind(value: Value) -> Kind | None:
-    for kind in _RANKS:
+    for kind in RANKS:
         if is_only(value, kind):
             return kind
-    if is_only(value, *_RANKS):
+    if is_only(value, *RANKS):
         return Kind.RANK
     return None
-
-
-def _last(node: ast.AST) -> str:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    if isinstance(node, ast.Call):
-        return _last(node.func)
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        return str(node.slice.value)
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _sounds_like_a_rank(node: ast.AST) -> bool:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
         return _sounds_like_a_rank(node.left)
-    name = _last(node).lower()
-    return "rank" in name or name in {
-        "procid",
-        "proc_id",
-        "process_index",
-        "process_id",
-        "gpu",
-        "local_process_index",
-    }
+    name = last_name(node).lower()
+    return "rank" in name or name in A_RANK
 
 
 def _asks_for_one_process(node: ast.AST) -> bool:
     """Whether an operand asks for the number of processes: ``world_size == 1``, ``not distributed``."""
-    text = ast.dump(node).lower()
-    return any(
-        word in text for word in ("world", "distributed", "initialized", "ddp", "multi", "single", "parallel")
-    )
+    return sounds(ast.dump(node), ONE_PROCESS)
 
 
 _MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {

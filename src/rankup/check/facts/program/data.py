@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ast
-import re
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from rankup.check.facts.program.code import ProgramCode
-from rankup.check.facts.program.module import Call, Module, Scope
+from rankup.check.facts.program.module import Call, Module, Scope, last_name
+from rankup.check.facts.program.sounds import EVALUATION, TRAINING, may_step_name
 from rankup.check.facts.program.value import Kind, Value, constants, kinds, objects, part_of
 
-_EVALUATION = re.compile(r"(?<![a-z])(e?val(id|idation|uation)?|test(ing)?|dev|inference)(?![a-z])", re.I)
-_TRAINING = re.compile(r"train", re.I)
 _BACKWARD = {"backward", "manual_backward", "train_batch", "training_step"}
 
 
@@ -36,15 +34,14 @@ class Loader:
     samplers: list[Call]  # the calls that can have made its sampler
     sampled: bool  # whether a sampler or a batch sampler is given that is not always None
     names: tuple[str, ...]  # what it is assigned to, and the functions around it
+    hidden: bool = False  # whether a sampler may be in ``*args`` or ``**kwargs``
     loops: list[Loop] = field(default_factory=list)
 
     @cached_property
     def trains(self) -> bool:
         if any(loop.trains for loop in self.loops):
             return True
-        return (
-            not self.loops and any(_TRAINING.search(name) for name in self.names[:2]) and not self.evaluates
-        )
+        return not self.loops and any(TRAINING.search(name) for name in self.names[:2]) and not self.evaluates
 
     @cached_property
     def evaluates(self) -> bool:
@@ -53,7 +50,7 @@ class Loader:
             return False
         if any(loop.evaluates for loop in self.loops):
             return True
-        return any(_EVALUATION.search(name.replace("_", " ")) for name in self.names[:1])
+        return any(EVALUATION.search(name.replace("_", " ")) for name in self.names[:1])
 
 
 @dataclass(eq=False, repr=False)
@@ -91,7 +88,50 @@ class _Reader:
             frozenset().union(*(self.program.value(call, k, p) for k, p in given)) if given else frozenset()
         )
         only_none = bool(value) and kinds(value) == {Kind.CONSTANT} and set(constants(value)) <= {None}
-        return Loader(call, objects(value), bool(given) and not only_none, self._names(call))
+        hidden = call.spread and not self._without_sampler(call)
+        return Loader(call, objects(value), bool(given) and not only_none, self._names(call), hidden)
+
+    def _without_sampler(self, call: Call) -> bool:
+        """Whether all that ``**kwargs`` passes is known, and no sampler is in it."""
+        if any(isinstance(argument, ast.Starred) for argument in call.node.args):
+            return False
+        keys = [self._keys(k.value, call.scope) for k in call.node.keywords if k.arg is None]
+        return all(one is not None and not one & {"sampler", "batch_sampler"} for one in keys)
+
+    def _keys(self, node: ast.AST | None, scope: Scope) -> set[str] | None:
+        """The keys of a dictionary; None if it may have others."""
+        if isinstance(node, ast.Dict):
+            if all(isinstance(key, ast.Constant) for key in node.keys):
+                return {str(key.value) for key in node.keys if isinstance(key, ast.Constant)}
+        elif isinstance(node, ast.Call) and last_name(node) == "dict" and not node.args:
+            return {k.arg for k in node.keywords if k.arg} if all(k.arg for k in node.keywords) else None
+        elif isinstance(node, ast.Name):
+            return self._keys_of_name(node, scope)
+        return None
+
+    def _keys_of_name(self, node: ast.Name, scope: Scope) -> set[str] | None:
+        arguments = getattr(scope.node, "args", None)
+        if arguments is not None and arguments.kwarg is not None and arguments.kwarg.arg == node.id:
+            sites = self.program.graph.sites.get(scope, ())
+            known = bool(sites) and not any(site.unknown or site.call.spread for site in sites)
+            return {key for site in sites for key in site.keywords} if known else None
+        found: list[set[str] | None] = [
+            self._keys(definition.value, scope) for definition in scope.definitions.get(node.id, ())
+        ]
+        for call in scope.calls:
+            if last_name(call.base or call.node) == node.id and call.last == "update":
+                found += [self._keys(argument, scope) for argument in call.node.args]
+                found.append(call.keywords)
+            elif any(
+                isinstance(argument, ast.Name) and argument.id == node.id for argument in call.node.args
+            ):
+                return None  # it may be changed there
+        for assign in scope.module.of(ast.Assign):
+            for target in assign.targets if isinstance(assign, ast.Assign) else ():
+                if isinstance(target, ast.Subscript) and last_name(target.value) == node.id:
+                    found.append({last_name(target)})
+        known_keys = [keys for keys in found if keys is not None]
+        return set().union(*known_keys) if found and len(known_keys) == len(found) else None
 
     def _names(self, call: Call) -> tuple[str, ...]:
         module = call.module
@@ -195,14 +235,5 @@ def _is_training(call: Call) -> bool:
     if call.last in _BACKWARD:
         return True
     if call.last == "step" and call.base is not None:
-        name = last_name(call.base).lower()
-        return "opt" in name or "scaler" in name
+        return may_step_name(last_name(call.base))
     return any(isinstance(a, ast.Name) and "optim" in a.id for a in call.node.args) and "scal" in call.last
-
-
-def last_name(node: ast.AST) -> str:
-    if isinstance(node, ast.Call):
-        return last_name(node.func)
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""

@@ -5,27 +5,13 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from rankup.check.facts.program import names
 from rankup.check.facts.program.module import Definition, Scope, full_name
-from rankup.check.facts.program.value import NOTHING, UNKNOWN, Atom, Kind, Value
-
-_VARIABLES = (
-    (names.RANK_VARIABLES, Kind.RANK),
-    (names.LOCAL_RANK_VARIABLES, Kind.LOCAL_RANK),
-    (names.WORLD_SIZE_VARIABLES, Kind.WORLD_SIZE),
-    (names.LOCAL_SIZE_VARIABLES, Kind.LOCAL_SIZE),
-    (names.NODE_RANK_VARIABLES, Kind.NODE_RANK),
-    (names.DEVICE_LIST_VARIABLES, Kind.DEVICE_LIST),
-)
+from rankup.check.facts.program.value import KIND_OF_VARIABLE, NOTHING, UNKNOWN, Atom, Value
 
 
 def of_launcher(read: list[Any], default: Value = NOTHING) -> Value:
     """The value of variables that launchers set."""
-    found: set[Atom] = set()
-    for name in read:
-        for table, kind in _VARIABLES:
-            if name in table:
-                found.add(Atom(kind, name))
+    found = {Atom(KIND_OF_VARIABLE[name], name) for name in read if name in KIND_OF_VARIABLE}
     if not read or len(found) < len(read):
         return UNKNOWN
     return frozenset(found) | {Atom(atom.kind, atom.detail, fallback=True) for atom in default}

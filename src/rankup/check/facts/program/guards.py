@@ -6,8 +6,8 @@ import ast
 from dataclasses import dataclass
 
 from rankup.check.facts.program.calls import CallGraph
-from rankup.check.facts.program.module import Module, Scope
-from rankup.check.facts.program.names import FIRST_RANK_WORDS
+from rankup.check.facts.program.module import Module, Scope, last_name
+from rankup.check.facts.program.sounds import FIRST_RANK, sounds
 from rankup.check.facts.program.value import Kind, Test
 from rankup.check.facts.program.values import Values
 
@@ -27,6 +27,15 @@ class Guard:
     @property
     def only_first(self) -> bool:
         return self.test.first and not self.test.either
+
+    @property
+    def sure_first(self) -> bool:
+        """Whether all but one rank of a node, or of all, are certainly left out."""
+        return self.test.sure and self.only_first and self.test.of is not Kind.NODE_RANK
+
+    @property
+    def line(self) -> int:
+        return getattr(self.at, "lineno", 0)
 
 
 class Guards:
@@ -116,9 +125,9 @@ class Guards:
     def _by_decorator(self, scope: Scope) -> list[Guard]:
         found = []
         for decorator in getattr(scope.node, "decorator_list", []):
-            target = decorator.func if isinstance(decorator, ast.Call) else decorator
-            name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
-            if any(word in name.lower() for word in (*FIRST_RANK_WORDS, "rank_zero", "on_main", "on_local")):
+            target = decorator
+            name = last_name(target)
+            if sounds(name, (*FIRST_RANK, "on_main", "on_local")):
                 kind = Kind.LOCAL_RANK if "local" in name else Kind.RANK
                 found.append(Guard(Test(kind, True, sure=False), decorator, scope.module, called=True))
         return found
@@ -148,9 +157,7 @@ def leaves(block: list[ast.stmt]) -> bool:
     if isinstance(last, (ast.Return, ast.Continue, ast.Break)):
         return True
     if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
-        function = last.value.func
-        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-        return name in {"exit", "_exit", "quit"}
+        return last_name(last.value) in {"exit", "_exit", "quit"}
     if isinstance(last, ast.If) and last.orelse:
         return leaves(last.body) and leaves(last.orelse)
     return False

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from rankup.check.document import Document
+from rankup.check.facts.program.frameworks import PACKAGES
 from rankup.check.facts.program.module import Module, dotted, full_name
-from rankup.check.facts.program.names import KNOWN_PACKAGES
+from rankup.check.facts.program.names import STANDARD
 from rankup.check.facts.program.walk import parse, read_module
 
 FindFile = Callable[[str], Document | None]
@@ -42,6 +43,8 @@ _PREPARING_VERBS = (
     "filter",
     "allow",
 )
+#: Packages that are not looked for beside the program.
+_KNOWN = STANDARD | PACKAGES
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
@@ -133,7 +136,7 @@ def _follow(
     load: Callable[[str], Module | None],
     project: Project,
 ) -> None:
-    if level == 0 and name.partition(".")[0] in KNOWN_PACKAGES and not _is_odd(name, load):
+    if level == 0 and name.partition(".")[0] in _KNOWN and not _is_odd(name, load):
         return
     full = absolute(module, name, level)
     found = load(full) if full else None

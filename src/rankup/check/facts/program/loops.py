@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from rankup.check.facts.program.data import Loop, last_name
-from rankup.check.facts.program.module import Call
+from rankup.check.facts.program.data import Loop
+from rankup.check.facts.program.module import Call, last_name
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.value import constants, the_constant
 
@@ -35,6 +35,11 @@ def around(loop: Loop, program: Program) -> list[Loop]:
         if site.call.scope is not loop.scope:
             found += around_call(site.call, program, 1)
     return found
+
+
+def epochs_around(loop: Loop, program: Program) -> list[Loop]:
+    """The loops around a loop over data that make it run more than once."""
+    return [outer for outer in around(loop, program) if not outer.loaders and repeats(outer, program)]
 
 
 def around_call(call: Call, program: Program, depth: int = 0) -> list[Loop]:

@@ -97,14 +97,22 @@ class Call:
     def last(self) -> str:
         """The last part of what is called, as written."""
         function = self.node.func
-        if isinstance(function, ast.Attribute):
-            return function.attr
-        return function.id if isinstance(function, ast.Name) else ""
+        return last_name(function) if isinstance(function, (ast.Name, ast.Attribute)) else ""
 
     @property
     def base(self) -> ast.expr | None:
         """What a method is called on."""
         return self.node.func.value if isinstance(self.node.func, ast.Attribute) else None
+
+    @property
+    def given(self) -> list[ast.expr]:
+        """All arguments."""
+        return [*self.node.args, *(k.value for k in self.node.keywords)]
+
+    @property
+    def text(self) -> str:
+        """What is called, as written."""
+        return ast.unparse(self.node.func)
 
     @property
     def spread(self) -> bool:
@@ -210,6 +218,22 @@ def dotted(node: ast.AST) -> list[str] | None:
     if not isinstance(node, ast.Name):
         return None
     return [node.id, *reversed(parts)]
+
+
+def last_name(node: ast.AST) -> str:
+    """``c`` of ``a.b.c``, of ``a.b.c(…)``, and of ``a["c"]``."""
+    if isinstance(node, ast.Call):
+        return last_name(node.func)
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return str(node.slice.value)
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def same(one: ast.AST | None, other: ast.AST | None) -> bool:
+    """Whether two expressions are written alike: in one function, the same object."""
+    return one is not None and other is not None and ast.unparse(one) == ast.unparse(other)
 
 
 def full_name(module: Module, scope: Scope | None, node: ast.AST, depth: int = 0) -> str:

@@ -10,167 +10,73 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-RANK_VARIABLES = {
-    "RANK",
-    "SLURM_PROCID",
-    "OMPI_COMM_WORLD_RANK",
-    "PMI_RANK",
-    "PMIX_RANK",
-    "PALS_RANKID",
-    "MV2_COMM_WORLD_RANK",
-}
-LOCAL_RANK_VARIABLES = {
-    "LOCAL_RANK",
-    "SLURM_LOCALID",
-    "OMPI_COMM_WORLD_LOCAL_RANK",
-    "MPI_LOCALRANKID",
-    "PALS_LOCAL_RANKID",
-    "MV2_COMM_WORLD_LOCAL_RANK",
-}
-WORLD_SIZE_VARIABLES = {
-    "WORLD_SIZE",
-    "SLURM_NTASKS",
-    "SLURM_NPROCS",
-    "SLURM_STEP_NUM_TASKS",
-    "OMPI_COMM_WORLD_SIZE",
-    "PMI_SIZE",
-    "PALS_SIZE",
-    "MV2_COMM_WORLD_SIZE",
-}
-LOCAL_SIZE_VARIABLES = {
-    "LOCAL_WORLD_SIZE",
-    "SLURM_NTASKS_PER_NODE",
-    "SLURM_TASKS_PER_NODE",
-    "SLURM_GPUS_ON_NODE",
-    "SLURM_GPUS_PER_NODE",
-    "OMPI_COMM_WORLD_LOCAL_SIZE",
-    "MPI_LOCALNRANKS",
-    "PALS_LOCAL_SIZE",
-}
-NODE_RANK_VARIABLES = {"NODE_RANK", "GROUP_RANK", "SLURM_NODEID", "PALS_NODEID", "PBS_NODENUM"}
-DEVICE_LIST_VARIABLES = {
-    "CUDA_VISIBLE_DEVICES",
-    "HIP_VISIBLE_DEVICES",
-    "ROCR_VISIBLE_DEVICES",
-    "SLURM_JOB_GPUS",
-    "SLURM_STEP_GPUS",
-    "GPU_DEVICE_ORDINAL",
-}
+def names(text: str) -> frozenset[str]:
+    """The same, for a question whether a name is one of them."""
+    return frozenset(text.split())
 
-# Calls and attributes of packages that say who a process is.
-RANK_NAMES = {
-    "torch.distributed.get_rank",
-    "horovod.torch.rank",
-    "idr_torch.rank",
-    "deepspeed.comm.get_rank",
-    "torch_xla.core.xla_model.get_ordinal",
-    "torch_xla.runtime.global_ordinal",
-    "ezpz.get_rank",
-}
-LOCAL_RANK_NAMES = {
-    "torch.distributed.get_node_local_rank",
-    "horovod.torch.local_rank",
-    "idr_torch.local_rank",
-    "deepspeed.comm.get_local_rank",
-    "torch_xla.core.xla_model.get_local_ordinal",
-    "ezpz.get_local_rank",
-}
-WORLD_SIZE_NAMES = {
-    "torch.distributed.get_world_size",
-    "horovod.torch.size",
-    "idr_torch.size",
-    "idr_torch.world_size",
-    "deepspeed.comm.get_world_size",
-    "ezpz.get_world_size",
-}
-LOCAL_SIZE_NAMES = {
-    "torch.cuda.device_count",
-    "torch.xpu.device_count",
-    "torch.accelerator.device_count",
-    "horovod.torch.local_size",
-    "idr_torch.local_world_size",
-    "torch.cuda._device_count_nvml",
-}
-# Attributes of objects that frameworks make: accelerator.process_index, fabric.global_rank, job_env.local_rank.
-RANK_ATTRIBUTES = {"process_index", "global_rank"}
-LOCAL_RANK_ATTRIBUTES = {"local_process_index"}
-FIRST_RANK_ATTRIBUTES = {
-    "is_main_process",
-    "is_local_main_process",
-    "is_global_zero",
-    "is_world_process_zero",
-    "is_local_process_zero",
-}
-#: What people call a function or a variable that is true on one rank only. Believed to be silent, never to fire.
-FIRST_RANK_WORDS = words(
+
+RANK_VARIABLES = names(
     """
-    is_main is_master is_first is_root is_primary is_chief is_leader master_process main_process rank_zero rank0 rank_0
-    is_zero_rank local_zero global_zero log_rank is_logging_process is_rank master_only main_rank
+    RANK SLURM_PROCID OMPI_COMM_WORLD_RANK PMI_RANK PMIX_RANK PALS_RANKID MV2_COMM_WORLD_RANK
+    """
+)
+LOCAL_RANK_VARIABLES = names(
+    """
+    LOCAL_RANK SLURM_LOCALID OMPI_COMM_WORLD_LOCAL_RANK MPI_LOCALRANKID PALS_LOCAL_RANKID MV2_COMM_WORLD_LOCAL_RANK
+    """
+)
+WORLD_SIZE_VARIABLES = names(
+    """
+    WORLD_SIZE SLURM_NTASKS SLURM_NPROCS SLURM_STEP_NUM_TASKS OMPI_COMM_WORLD_SIZE PMI_SIZE PALS_SIZE
+    MV2_COMM_WORLD_SIZE
+    """
+)
+LOCAL_SIZE_VARIABLES = names(
+    """
+    LOCAL_WORLD_SIZE SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE SLURM_GPUS_ON_NODE SLURM_GPUS_PER_NODE
+    OMPI_COMM_WORLD_LOCAL_SIZE MPI_LOCALNRANKS PALS_LOCAL_SIZE
+    """
+)
+NODE_RANK_VARIABLES = {"NODE_RANK", "GROUP_RANK", "SLURM_NODEID", "PALS_NODEID", "PBS_NODENUM"}
+DEVICE_LIST_VARIABLES = names(
+    """
+    CUDA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES SLURM_JOB_GPUS SLURM_STEP_GPUS GPU_DEVICE_ORDINAL
     """
 )
 
-#: Module → the framework that wraps models, shards data or saves by itself.
-FRAMEWORKS = {
-    "pytorch_lightning": "lightning",
-    "lightning": "lightning",
-    "lightning_fabric": "fabric",
-    "accelerate": "accelerate",
-    "deepspeed": "deepspeed",
-    "horovod": "horovod",
-    "composer": "composer",
-    "ray": "ray",
-    "torch_xla": "xla",
-    "colossalai": "colossalai",
-    "fairscale": "fairscale",
-    "ignite": "ignite",
-    "fastai": "fastai",
-    "mmcv": "mmcv",
-    "mmengine": "mmcv",
-    "mmdet": "mmcv",
-    "detectron2": "detectron2",
-    "fvcore": "detectron2",
-    "torchtitan": "torchtitan",
-    "megatron": "megatron",
-    "catalyst": "catalyst",
-    "rankup": "rankup",
-    "torchtnt": "torchtnt",
-    "nemo": "nemo",
-    "trl": "hf-trainer",
-    "axolotl": "axolotl",
-    "oneflow": "oneflow",
-    "paddle": "paddle",
-    "jax": "jax",
-    "tensorflow": "tensorflow",
-    "mxnet": "mxnet",
-    "bagua": "bagua",
-    "hivemind": "hivemind",
-    "ezpz": "ezpz",
-    "skypilot": "sky",
-    "torchft": "torchft",
-    "modulus": "modulus",
-    "physicsnemo": "modulus",
-    "intel_extension_for_pytorch": "xpu",
-    "oneccl_bindings_for_pytorch": "xpu",
-    "torch_npu": "npu",
-    "habana_frameworks": "hpu",
-    "smdistributed": "smdistributed",
-    "sagemaker": "sagemaker",
-    "unsloth": "hf-trainer",
-    "setfit": "hf-trainer",
-    "sentence_transformers": "hf-trainer",
-    "nvidia_resiliency_ext": "nvrx",
-    "webdataset": "webdataset",
-    "ffcv": "ffcv",
-    "nvidia": "dali",
-    "streaming": "streaming",
-    "mosaicml": "composer",
-    "flash": "lightning",
-    "vissl": "vissl",
-    "classy_vision": "classy_vision",
-    "tensorrt_llm": "tensorrt",
-    "torchrec": "torchrec",
-    "dgl": "dgl",
-}
+# Calls and attributes of packages that say who a process is.
+RANK_NAMES = names(
+    """
+    torch.distributed.get_rank horovod.torch.rank idr_torch.rank deepspeed.comm.get_rank
+    torch_xla.core.xla_model.get_ordinal torch_xla.runtime.global_ordinal ezpz.get_rank
+    """
+)
+LOCAL_RANK_NAMES = names(
+    """
+    torch.distributed.get_node_local_rank horovod.torch.local_rank idr_torch.local_rank
+    deepspeed.comm.get_local_rank torch_xla.core.xla_model.get_local_ordinal ezpz.get_local_rank
+    """
+)
+WORLD_SIZE_NAMES = names(
+    """
+    torch.distributed.get_world_size horovod.torch.size idr_torch.size idr_torch.world_size
+    deepspeed.comm.get_world_size ezpz.get_world_size
+    """
+)
+LOCAL_SIZE_NAMES = names(
+    """
+    torch.cuda.device_count torch.xpu.device_count torch.accelerator.device_count horovod.torch.local_size
+    idr_torch.local_world_size torch.cuda._device_count_nvml
+    """
+)
+# Attributes of objects that frameworks make: accelerator.process_index, fabric.global_rank, job_env.local_rank.
+RANK_ATTRIBUTES = {"process_index", "global_rank"}
+LOCAL_RANK_ATTRIBUTES = {"local_process_index"}
+FIRST_RANK_ATTRIBUTES = names(
+    """
+    is_main_process is_local_main_process is_global_zero is_world_process_zero is_local_process_zero
+    """
+)
 #: Packages that neither shard nor wrap: to import them says nothing about what is absent.
 _QUIET = words(
     """
@@ -184,32 +90,19 @@ imageio huggingface_hub safetensors evaluate peft bitsandbytes flash_attn triton
 IPython ipdb pytz dateutil joblib optuna clearml comet_ml neptune aim sacred visdom pycocotools shapely networkx
 sympy line_profiler memory_profiler codecarbon dotenv filelock openpyxl librosa soundfile sounddevice gensim ase rdkit
 deepdiff regex ftfy orjson ujson simplejson xgboost lightgbm monai nibabel SimpleITK medpy torchio lpips piq
-pytorch_msssim pytorch_fid cleanfid vit_pytorch efficientnet_pytorch segmentation_models_pytorch
+jax tensorflow nvidia pytorch_msssim pytorch_fid cleanfid vit_pytorch efficientnet_pytorch segmentation_models_pytorch
 """
 )
-KNOWN_PACKAGES = {*_QUIET, *FRAMEWORKS, *sys.stdlib_module_names, "pkg_resources", "distutils", "imp"}
+STANDARD = {*_QUIET, *sys.stdlib_module_names, "pkg_resources", "distutils", "imp"}
 
 #: Where torch has one thing under several names, its last part decides.
-COLLECTIVES = {
-    "barrier",
-    "monitored_barrier",
-    "all_reduce",
-    "all_reduce_coalesced",
-    "reduce",
-    "broadcast",
-    "broadcast_object_list",
-    "all_gather",
-    "all_gather_into_tensor",
-    "all_gather_object",
-    "gather",
-    "gather_object",
-    "scatter",
-    "scatter_object_list",
-    "reduce_scatter",
-    "reduce_scatter_tensor",
-    "all_to_all",
-    "all_to_all_single",
-}
+COLLECTIVES = names(
+    """
+    barrier monitored_barrier all_reduce all_reduce_coalesced reduce broadcast broadcast_object_list all_gather
+    all_gather_into_tensor all_gather_object gather gather_object scatter scatter_object_list reduce_scatter
+    reduce_scatter_tensor all_to_all all_to_all_single
+    """
+)
 
 
 def torch_name(name: str) -> str:

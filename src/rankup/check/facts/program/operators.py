@@ -8,6 +8,7 @@ from rankup.check.facts.program.conditions import compared
 from rankup.check.facts.program.module import Scope
 from rankup.check.facts.program.results import KnowsValues, calculated, device_text
 from rankup.check.facts.program.value import (
+    RANKS,
     UNKNOWN,
     Atom,
     Kind,
@@ -70,7 +71,7 @@ def unary(values: KnowsValues, node: ast.UnaryOp, scope: Scope) -> Value:
         found = tests(value)
         if found:
             return frozenset({Atom(Kind.TEST, found[0].negated())})
-        for kind in (Kind.RANK, Kind.LOCAL_RANK, Kind.NODE_RANK):
+        for kind in RANKS:
             if is_only(value, kind):
                 return frozenset({Atom(Kind.TEST, Test(kind, True, sure=True))})
         return computed(value)

@@ -6,10 +6,11 @@ import ast
 import math
 from typing import Protocol
 
-from rankup.check.facts.program import names
 from rankup.check.facts.program.calls import CallGraph
 from rankup.check.facts.program.module import Call, Scope
+from rankup.check.facts.program.names import words
 from rankup.check.facts.program.value import (
+    KIND_OF_NAME,
     NOTHING,
     UNKNOWN,
     Atom,
@@ -23,16 +24,10 @@ from rankup.check.facts.program.value import (
 )
 
 _UNCHANGED = {"int", "str", "float", "abs", "list", "tuple", "iter", "sorted", "reversed", "dict"}
-_PASSED_ON = names.words(
+_PASSED_ON = words(
     """
     to cuda cpu xpu eval train half float double bfloat16 requires_grad_ share_memory item strip lower decode long int
     """
-)
-_ASKED = (
-    (names.RANK_NAMES, Kind.RANK),
-    (names.LOCAL_RANK_NAMES, Kind.LOCAL_RANK),
-    (names.WORLD_SIZE_NAMES, Kind.WORLD_SIZE),
-    (names.LOCAL_SIZE_NAMES, Kind.LOCAL_SIZE),
 )
 
 
@@ -50,12 +45,12 @@ def known_result(values: KnowsValues, call: Call, scope: Scope) -> Value | None:
     """The result of a call that is known without following it."""
     node, name = call.node, call.name
     first = node.args[0] if node.args and not isinstance(node.args[0], ast.Starred) else None
-    for table, kind in _ASKED:
-        if name in table:
-            group = call.argument("group", 0)
-            if group is not None and the_constant(values.of(group, scope)) is not None:
-                group = None
-            return frozenset({Atom(kind, name)}) if group is None or "device_count" in name else UNKNOWN
+    if name in KIND_OF_NAME:
+        group = call.argument("group", 0)
+        if group is not None and the_constant(values.of(group, scope)) is not None:
+            group = None
+        known = group is None or "device_count" in name
+        return frozenset({Atom(KIND_OF_NAME[name], name)}) if known else UNKNOWN
     if name in {"os.getenv", "os.environ.get", "os.environ.pop"}:
         return values.variable(values.of(first, scope), values.of(call.argument("default", 1), scope))
     if name in {"torch.device"}:

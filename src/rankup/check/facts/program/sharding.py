@@ -7,9 +7,9 @@ import ast
 from rankup.check.facts.program.code import ProgramCode
 from rankup.check.facts.program.module import Call, Scope, identifiers
 from rankup.check.facts.program.names import words
-from rankup.check.facts.program.value import Kind, depends_on, objects
+from rankup.check.facts.program.value import RANKS, Kind, depends_on, objects
 
-_RANKS = (Kind.RANK, Kind.LOCAL_RANK, Kind.NODE_RANK, Kind.WORLD_SIZE)
+_RANKS = (*RANKS, Kind.WORLD_SIZE)
 _RANDOM = frozenset(
     words(
         "rand randn randint randperm normal random uniform FakeData make_blobs rand_like randn_like standard_normal"
@@ -81,17 +81,16 @@ def is_sharded(program: ProgramCode, node: ast.AST, scope: Scope) -> bool:
     return False
 
 
-def strided(program: ProgramCode, node: ast.AST) -> str | None:
-    """``range(rank, len(dataset), world_size)``: some ranks get one sample more."""
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "range":
+def strided_part(program: ProgramCode, node: ast.expr | None, scope: Scope) -> str:
+    """The step of ``range(rank, len(dataset), world_size)`` in a data set: some ranks get one sample more."""
+    for part, _ in expressions(program, node, scope, depth=2) if node is not None else ():
+        for inner in ast.walk(part):
             call = program.values.call(inner)
-            if call is None or len(inner.args) != 3:
-                continue
-            start, step = (program.values.of(inner.args[i], call.scope) for i in (0, 2))
-            if depends_on(start, Kind.RANK) and depends_on(step, Kind.WORLD_SIZE):
-                return ast.unparse(inner.args[2])
-    return None
+            if call is not None and call.last == "range" and len(call.node.args) == 3:
+                start, _, step = (program.values.of(one, call.scope) for one in call.node.args)
+                if depends_on(start, Kind.RANK) and depends_on(step, Kind.WORLD_SIZE):
+                    return ast.unparse(call.node.args[2])
+    return ""
 
 
 def is_iterable(program: ProgramCode, node: ast.AST, scope: Scope) -> bool:

@@ -6,7 +6,9 @@ import ast
 from dataclasses import dataclass
 
 from rankup.check.facts.program.code import ProgramCode
-from rankup.check.facts.program.module import Call, Module, Scope
+from rankup.check.facts.program.module import Call, Module, Scope, last_name
+from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.sounds import says
 from rankup.check.facts.program.value import Kind, objects
 
 
@@ -102,6 +104,43 @@ def is_loop_counter(program: ProgramCode, node: ast.expr, scope: Scope) -> bool:
         return False
     value = program.values.of(node, scope)
     return bool(value) and {atom.kind for atom in value} == {Kind.ITEM}
+
+
+def assigned_from(
+    program: Program, node: ast.Subscript, scope: Scope, *, changed: bool
+) -> list[ast.expr | None]:
+    """What ``checkpoint["epoch"]`` is assigned to, also by what calls the function that returns it.
+
+    None is a place where something else happens to it; without ``changed`` also that something is added to it.
+    """
+    holder: ast.AST = scope.module.statement(node) if changed else scope.module.parents[node][0]
+    while isinstance(holder, ast.Call) and last_name(holder) == "int":
+        holder = scope.module.parents[holder][0]
+    places = [holder]
+    if isinstance(holder, ast.Return):  # start = load(model)
+        sites = program.graph.sites.get(scope, ())
+        places = [site.call.module.parents[site.call.node][0] for site in sites]
+    return [
+        one.targets[0] if isinstance(one, ast.Assign) and len(one.targets) == 1 else None for one in places
+    ]
+
+
+def starts_a_range(program: Program, target: ast.expr) -> bool:
+    """``for epoch in range(start, …)``"""
+    for loop in program.data.loops:
+        over = loop.node.iter if isinstance(loop.node, ast.For) else None
+        if isinstance(over, ast.Call) and len(over.args) > 1 and last_name(over.args[0]) == last_name(target):
+            return True
+    return False
+
+
+def starts_a_loop(program: Program, target: ast.expr) -> bool:
+    """Whether a loop goes over anything that has the name in it."""
+    last = last_name(target)
+    return any(
+        isinstance(loop.node, ast.For) and says(loop.node.iter, (last.lower(),))
+        for loop in program.data.loops
+    )
 
 
 def _text(node: ast.expr) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from rankup.check.facts.program import names
 from rankup.check.facts.program.module import Call, Scope
 
 
@@ -28,6 +29,33 @@ class Kind(Enum):
     TEST = "condition on the rank"
     COMPUTED = "computed from others"
     UNKNOWN = "unknown"
+
+
+RANKS = (Kind.RANK, Kind.LOCAL_RANK, Kind.NODE_RANK)
+#: What a call or an attribute of a package says of a process.
+KIND_OF_NAME = {
+    name: kind
+    for kind, table in (
+        (Kind.RANK, names.RANK_NAMES),
+        (Kind.LOCAL_RANK, names.LOCAL_RANK_NAMES),
+        (Kind.WORLD_SIZE, names.WORLD_SIZE_NAMES),
+        (Kind.LOCAL_SIZE, names.LOCAL_SIZE_NAMES),
+    )
+    for name in table
+}
+#: The same of a variable of the environment.
+KIND_OF_VARIABLE = {
+    name: kind
+    for kind, table in (
+        (Kind.RANK, names.RANK_VARIABLES),
+        (Kind.LOCAL_RANK, names.LOCAL_RANK_VARIABLES),
+        (Kind.WORLD_SIZE, names.WORLD_SIZE_VARIABLES),
+        (Kind.LOCAL_SIZE, names.LOCAL_SIZE_VARIABLES),
+        (Kind.NODE_RANK, names.NODE_RANK_VARIABLES),
+        (Kind.DEVICE_LIST, names.DEVICE_LIST_VARIABLES),
+    )
+    for name in table
+}
 
 
 @dataclass(frozen=True)

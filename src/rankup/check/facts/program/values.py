@@ -14,7 +14,9 @@ from rankup.check.facts.program.operators import arithmetic, comparison, formatt
 from rankup.check.facts.program.reaching import reaching
 from rankup.check.facts.program.results import known_result
 from rankup.check.facts.program.value import (
+    KIND_OF_NAME,
     NOTHING,
+    RANKS,
     UNKNOWN,
     Atom,
     Kind,
@@ -229,9 +231,8 @@ class Values:
     def _named(self, full: str) -> Value | None:
         if full == "os.environ":
             return frozenset({Atom(Kind.ENVIRONMENT)})
-        for table, kind in _NAMED:
-            if full in table and full.startswith("idr_torch"):
-                return frozenset({Atom(kind, full)})
+        if full.startswith("idr_torch") and full in KIND_OF_NAME:
+            return frozenset({Atom(KIND_OF_NAME[full], full)})
         return None
 
     def field(self, attribute: str, base: ast.AST | None, scope: Scope) -> Value:
@@ -303,8 +304,7 @@ class Values:
             found = [self._definition(d, scope) for d, scope in places if sets_variable(d, scope)]
         finally:
             self._active.discard(mark)
-        ranks = {Kind.RANK, Kind.LOCAL_RANK, Kind.NODE_RANK}
-        return union(found) if found and all(kinds(value) <= ranks for value in found) else NOTHING
+        return union(found) if found and all(kinds(value) <= set(RANKS) for value in found) else NOTHING
 
     # -- calls
 
@@ -351,7 +351,7 @@ class Values:
             others = [atom for atom in value if atom.kind not in {Kind.TEST, Kind.CONSTANT}]
             # A function that answers True without a process group is a test of the rank within one.
             return Test(found[0].of, found[0].first, sure and not others, found[0].partly, found[0].either)
-        for kind in (Kind.RANK, Kind.LOCAL_RANK, Kind.NODE_RANK):
+        for kind in RANKS:
             if is_only(value, kind):
                 return Test(kind, False, sure=True)
         if isinstance(node, (ast.Name, ast.Attribute)):
@@ -360,10 +360,4 @@ class Values:
         return None
 
 
-_NAMED = (
-    (names.RANK_NAMES, Kind.RANK),
-    (names.LOCAL_RANK_NAMES, Kind.LOCAL_RANK),
-    (names.WORLD_SIZE_NAMES, Kind.WORLD_SIZE),
-    (names.LOCAL_SIZE_NAMES, Kind.LOCAL_SIZE),
-)
 _JOB_ENVIRONMENT = {"local_rank": Kind.LOCAL_RANK, "global_rank": Kind.RANK, "num_tasks": Kind.WORLD_SIZE}

@@ -33,16 +33,6 @@ RULE = Rule(
     find=find,
     fires=(
         """import torch
-
-loader = torch.utils.data.DataLoader(
-    dataset,
-    batch_size=8,
-
-for x in loader:
-    print(x)
-)
-""",
-        """import torch
 def main():
 print(torch.__version__)
 """,

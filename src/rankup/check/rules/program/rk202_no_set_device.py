@@ -4,97 +4,78 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rankup.check.facts.program.frameworks import Does
 from rankup.check.facts.program.module import Call
+from rankup.check.facts.program.names import words
 from rankup.check.facts.program.program import Program
-from rankup.check.facts.program.value import Kind, Value, constants, kinds, the_constant
+from rankup.check.facts.program.value import Kind, Value, constant, constants, kinds, the_constant
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import alone, lines_after, name_for
+from rankup.check.rules.queries import match
 from rankup.findings.finding import Confidence, Severity
 
-_CHOOSERS = ("set_device", "device_ids", "_set_device", "current_device", "set_local_device")
+_CHOOSERS = words(
+    "set_device device_ids _set_device current_device set_local_device set_device_index set_default_device"
+)
+_LISTS = (".CUDA_VISIBLE_DEVICES", ".HIP_VISIBLE_DEVICES")
 
 
 def find(program: Program) -> Iterator[Match]:
-    if not program.whole or program.frameworks or not program.inits or program.methods(*_CHOOSERS):
+    if not program.whole or program.gets(Does.DEVICE) or program.methods(*_CHOOSERS):
         return
     if program.starts and all(start.processes_per_node == 1 for start in program.starts):
         return
-    if not _puts_on_cuda(program) or _chooses(program):
+    devices = list(_devices(program))
+    if not any(map(_is_bare, devices)) or _chooses(program, devices):
         return
     for call in program.inits:
         backend = the_constant(program.value(call, "backend", 0))
-        if (
-            not isinstance(backend, str)
-            or "nccl" not in backend
-            or call.spread
-            or "device_id" in call.keywords
-        ):
-            continue
-        yield Match(
-            call.module.document,
-            call.span,
-            "NCCL is started and no rank chooses its GPU: all ranks of a node use cuda:0.",
-            _edit(call),
-        )
-
-
-def _puts_on_cuda(program: Program) -> bool:
-    if any(
-        call.base is not None and not call.node.args and not call.node.keywords
-        for call in program.methods("cuda")
-    ):
-        return True
-    return any(_is_bare(value) for value in _devices(program))
+        if "nccl" in str(backend) and not call.spread and "device_id" not in call.keywords:
+            yield match(
+                call.module,
+                call.node,
+                "NCCL is started and no rank chooses its GPU: all ranks of a node use cuda:0.",
+                *_edit(call),
+            )
 
 
 def _devices(program: Program) -> Iterator[Value]:
+    """Where the program puts things."""
     for call in program.named("torch.device"):
         yield program.values.of(call.node, call.scope)
-    for call in program.methods("to"):
-        if call.base is not None and call.node.args:
+    for call in program.methods("to", "cuda"):
+        if call.base is not None and call.last == "cuda" and not call.given:
+            yield constant("cuda")
+        elif call.base is not None and call.node.args:
             yield program.values.of(call.node.args[0], call.scope)
 
 
 def _is_bare(value: Value) -> bool:
     """Whether a value can be "cuda" without a number."""
-    return any(
-        (atom.kind is Kind.DEVICE and atom.detail[0] == "cuda" and not atom.detail[1])
-        or (atom.kind is Kind.CONSTANT and atom.detail.value == "cuda")
-        for atom in value
+    return "cuda" in constants(value) or any(
+        atom.kind is Kind.DEVICE and atom.detail[0] == "cuda" and not atom.detail[1] for atom in value
     )
 
 
-def _chooses(program: Program) -> bool:
+def _chooses(program: Program, devices: list[Value]) -> bool:
     """Whether anything can be a choice of a GPU. What is not known can."""
-    for call in program.methods("cuda"):
-        if call.node.args or call.node.keywords:
-            return True
+    if any(call.given for call in program.methods("cuda")) or program.named("torch.cuda.device"):
+        return True
     if any("device_ids" in call.keywords or len(call.node.args) > 1 for call in program.wraps):
         return True
-    for value in _devices(program):
-        if kinds(value) & {Kind.RANK, Kind.LOCAL_RANK, Kind.OPTION, Kind.COMPUTED, Kind.ITEM}:
+    for value in devices:
+        numbers = [text for text in constants(value) if isinstance(text, int) or ":" in str(text)]
+        if numbers or kinds(value) & {Kind.RANK, Kind.LOCAL_RANK, Kind.OPTION, Kind.COMPUTED, Kind.ITEM}:
             return True
         if any(atom.kind is Kind.DEVICE and atom.detail[1] for atom in value):
             return True
-        if any(
-            isinstance(number, int) or (isinstance(number, str) and ":" in number)
-            for number in constants(value)
-        ):
-            return True
-    for module in program.modules:
-        for name in (".CUDA_VISIBLE_DEVICES", ".HIP_VISIBLE_DEVICES"):
-            if any(name in scope.definitions for scope in module.scopes.values()):
-                return True
-    return bool(
-        program.named("torch.cuda.device", "torch.accelerator.set_device_index", "torch.set_default_device")
-    )
+    scopes = [scope for module in program.modules for scope in module.scopes.values()]
+    return any(name in scope.definitions for scope in scopes for name in _LISTS)
 
 
 def _edit(call: Call) -> tuple[Edit, ...]:
-    module = call.module
-    statement = module.statement(call.node)
-    rank = name_for(module, "torch.distributed.get_rank")
-    cuda = name_for(module, "torch.cuda")
+    module, statement = call.module, call.module.statement(call.node)
+    rank, cuda = name_for(module, "torch.distributed.get_rank"), name_for(module, "torch.cuda")
     if rank is None or cuda is None or not alone(module, statement):
         return ()
     return (lines_after(module, statement, f"{cuda}.set_device({rank}() % {cuda}.device_count())"),)
@@ -139,15 +120,6 @@ import torch.distributed as dist
 dist.init_process_group("nccl")
 device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
 model = torch.nn.Linear(2, 2).to(device)
-print(model)
-""",
-        """import torch
-import torch.distributed as dist
-from helper_that_is_not_here import choose
-
-dist.init_process_group("nccl")
-choose()
-model = torch.nn.Linear(2, 2).cuda()
 print(model)
 """,
         """import deepspeed

@@ -5,46 +5,31 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program.module import Call
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.value import Kind, is_only
-from rankup.check.rule import Edit, Match, Rule, Safety
+from rankup.check.rule import Match, Rule, Safety
 from rankup.check.rules.edits import replaced
+from rankup.check.rules.queries import device_choices, match
 from rankup.findings.finding import Confidence, Severity
 
 
 def find(program: Program) -> Iterator[Match]:
-    for call, given in _indices(program):
-        value = program.values.of(given, call.scope)
-        if not is_only(value, Kind.DEVICE_LIST):
-            continue
-        yield Match(
-            call.module.document,
-            call.module.span(given),
-            f"{ast.unparse(call.node.func)}() gets a number from the list of visible devices, not an index into it.",
-            _edit(call, given),
-        )
+    for one in device_choices(program):
+        if is_only(program.values.of(one.number, one.scope), Kind.DEVICE_LIST):
+            yield match(
+                one.module,
+                one.number,
+                f"{one.by} gets a number from the list of visible devices, not an index into it.",
+                replaced(one.module, one.number, _index(one.number)),
+            )
 
 
-def _indices(program: Program) -> Iterator[tuple[Call, ast.expr]]:
-    for call in program.named("torch.cuda.set_device"):
-        given = call.argument("device", 0)
-        if given is not None:
-            yield call, given
-    for call in program.named("torch.device"):
-        given = call.argument("index", 1)
-        if given is not None:
-            yield call, given
-
-
-def _edit(call: Call, given: ast.expr) -> tuple[Edit, ...]:
+def _index(given: ast.expr) -> str:
     """``int(devices[i])`` → ``i``; a single number → 0, the only visible device."""
-    inner = given
-    if isinstance(inner, ast.Call) and len(inner.args) == 1:
-        inner = inner.args[0]
+    inner = given.args[0] if isinstance(given, ast.Call) and len(given.args) == 1 else given
     if isinstance(inner, ast.Subscript) and not isinstance(inner.slice, (ast.Constant, ast.Slice)):
-        return (replaced(call.module, given, ast.unparse(inner.slice)),)
-    return (replaced(call.module, given, "0"),)
+        return ast.unparse(inner.slice)
+    return "0"
 
 
 RULE = Rule(
@@ -63,13 +48,6 @@ RULE = Rule(
 import torch
 
 torch.cuda.set_device(int(os.environ["CUDA_VISIBLE_DEVICES"]))
-""",
-        """import os
-import torch
-
-local_rank = int(os.environ["LOCAL_RANK"])
-gpus = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
-device = torch.device("cuda", int(gpus[local_rank]))
 """,
         """import os
 import torch

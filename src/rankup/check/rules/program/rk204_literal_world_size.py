@@ -9,43 +9,34 @@ from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.value import Kind, depends_on, the_constant
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import imported, name_for, replaced
+from rankup.check.rules.queries import match
 from rankup.findings.finding import Confidence, Severity
 
 
 def find(program: Program) -> Iterator[Match]:
-    if program.spawns or program.started:
+    if program.spawns or program.started or not program.inits:
         return
-    for call in program.inits:
-        number = the_constant(program.value(call, "world_size", 3))
-        rank = program.value(call, "rank", 4)
-        if isinstance(number, int) and number > 1 and depends_on(rank, Kind.RANK, Kind.OPTION):
-            yield _match(call, "world_size", 3, number)
-    if program.inits:
-        for call in program.data.samplers:
-            number = the_constant(program.value(call, "num_replicas", 1))
-            if isinstance(number, int) and number > 1:
-                yield _match(call, "num_replicas", 1, number)
+    groups = [
+        call for call in program.inits if depends_on(program.value(call, "rank", 4), Kind.RANK, Kind.OPTION)
+    ]
+    given = [(call, "world_size", call.argument("world_size", 3)) for call in groups]
+    given += [(call, "num_replicas", call.argument("num_replicas", 1)) for call in program.data.samplers]
+    for call, keyword, size in given:
+        number = the_constant(program.values.of(size, call.scope))
+        if size is not None and isinstance(number, int) and number > 1:
+            yield match(
+                call.module,
+                size,
+                f"{keyword} is always {number}, however many processes are started.",
+                *(_edit(call, keyword, replaced(call.module, size, ""))),
+            )
 
 
-def _match(call: Call, keyword: str, position: int, number: int) -> Match:
-    given = call.argument(keyword, position)
-    assert given is not None
-    return Match(
-        call.module.document,
-        call.module.span(given),
-        f"{keyword} is always {number}, however many processes are started.",
-        _edit(call, keyword, position),
-    )
-
-
-def _edit(call: Call, keyword: str, position: int) -> tuple[Edit, ...]:
-    given = call.argument(keyword, position)
-    assert given is not None
+def _edit(call: Call, keyword: str, place: Edit) -> tuple[Edit, ...]:
+    if keyword == "world_size":
+        return (*imported(call.module, "os"), Edit(place.span, 'int(os.environ["WORLD_SIZE"])'))
     size = name_for(call.module, "torch.distributed.get_world_size")
-    if keyword == "num_replicas":
-        return (replaced(call.module, given, f"{size}()"),) if size is not None else ()
-    missing = imported(call.module, "os")
-    return (*missing, replaced(call.module, given, 'int(os.environ["WORLD_SIZE"])'))
+    return (Edit(place.span, f"{size}()"),) if size is not None else ()
 
 
 RULE = Rule(
@@ -81,15 +72,6 @@ def main(dataset):
 import torch.distributed as dist
 
 dist.init_process_group("nccl", rank=int(os.environ["RANK"]), world_size=int(os.environ.get("WORLD_SIZE", 1)))
-""",
-        """import torch.distributed as dist
-import torch.multiprocessing as mp
-
-def run(rank, size):
-    dist.init_process_group("gloo", rank=rank, world_size=size)
-
-if __name__ == "__main__":
-    mp.spawn(run, args=(2,), nprocs=2)
 """,
         """import torch.distributed as dist
 

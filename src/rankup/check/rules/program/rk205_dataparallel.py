@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rankup.check.facts.program.frameworks import Does
 from rankup.check.facts.program.program import Program
 from rankup.check.rule import Match, Rule
+from rankup.check.rules.queries import match
 from rankup.findings.finding import Confidence, Severity
 
 
 def find(program: Program) -> Iterator[Match]:
-    if program.wraps or program.frameworks:
+    if program.wraps or program.gets(Does.WRAP):
         return
     for call in program.named("torch.nn.DataParallel", "torch.nn.parallel.DataParallel"):
         many = program.many_ranks or program.distributed
-        yield Match(
-            call.module.document,
-            call.span,
+        yield match(
+            call.module,
+            call.node,
             "DataParallel in each of several processes: they train separate models on the same GPUs."
             if many
             else "DataParallel uses one process for all GPUs of one node.",

@@ -1,104 +1,94 @@
-"""A collective that only some ranks call."""
+"""A collective that only some ranks call: an open one, or one that a wrapped model hides."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
+from rankup.check.facts.program.flow import BRANCHES, holders
 from rankup.check.facts.program.guards import Guard
-from rankup.check.facts.program.module import Call, Scope, full_name
+from rankup.check.facts.program.module import Call, Scope, full_name, last_name, same, torch_last
 from rankup.check.facts.program.names import words
 from rankup.check.facts.program.program import Program
-from rankup.check.facts.program.value import Kind, objects
+from rankup.check.facts.program.sounds import GROUP_EXISTS, sounds
+from rankup.check.facts.program.value import Kind, the_constant
 from rankup.check.rule import Match, Rule
+from rankup.check.rules.queries import match
 from rankup.findings.finding import Confidence, Severity
 
-_OF_ACCELERATE = {
-    "wait_for_everyone",
-    "gather",
-    "gather_for_metrics",
-    "reduce",
-    "save_state",
-    "pad_across_processes",
-}
-_OF_LIGHTNING = {"fit", "validate", "test", "predict", "save_checkpoint"}
-_TRAINERS = {"lightning.Trainer", "lightning.pytorch.Trainer", "pytorch_lightning.Trainer"}
-_OF_DEEPSPEED = {"save_checkpoint", "load_checkpoint"}
 _OF_MPI = words(
     """
     allreduce Allreduce reduce Reduce bcast Bcast gather Gather Gatherv allgather Allgather Allgatherv scatter Scatter
     Scatterv alltoall Alltoall barrier Barrier
     """
 )
+_OF_STATE = words(
+    "get_model_state_dict get_state_dict get_optimizer_state_dict full_optim_state_dict optim_state_dict"
+)
+_BUFFERED = ("BatchNorm", "SyncBatchNorm", "register_buffer", "InstanceNorm", "LazyBatchNorm")
 
 
 def find(program: Program) -> Iterator[Match]:
     if not program.uses_torch:
         return
-    collectives = [*program.collectives, *_of_frameworks(program), *_of_mpi(program)]
-    if not collectives:
-        return
-    sides = _sides(program, collectives)
+    collectives = [*program.collectives, *program.of_frameworks(), *_of_mpi(program)]
+    if collectives:
+        yield from _open(program, collectives)
+    if program.wraps:
+        yield from _forwards(program)
+        yield from _states(program)
+
+
+# -- those that the program itself calls
+
+
+def _of_mpi(program: Program) -> Iterator[Call]:
+    """The collectives of mpi4py over all ranks."""
+    for call in program.methods(*_OF_MPI):
+        if call.base is not None and full_name(call.module, call.scope, call.base) == "mpi4py.MPI.COMM_WORLD":
+            yield call
+
+
+def _open(program: Program, collectives: list[Call]) -> Iterator[Match]:
+    # Collectives that stand on both sides of a condition are paired.
+    sides = {
+        (call.last, guard.test.first)
+        for call in collectives
+        for guard in program.guards.everywhere(call.node, call.scope)
+    }
     for call in collectives:
         guard = _guard(program, call)
-        if guard is not None and not _paired(call.last, guard, sides):
-            yield _match(call, guard, f"{ast.unparse(call.node.func)}()")
-    inside = {call.scope for call in collectives if call.scope.is_function and _always(program, call)}
-    if not inside:
-        return
-    for call, targets in program.graph.called.items():
+        if guard is not None and (call.last, not guard.test.first) not in sides:
+            yield _match(call, guard, f"{call.text}()")
+    inside: dict[Scope, Call] = {}
+    for call in collectives:
+        if call.scope.is_function and _always(program, call):
+            inside.setdefault(call.scope, call)
+    for call in program.graph.called if inside else ():
         guard = _guard(program, call)
         if guard is None:
             continue
-        for target in targets:
-            found = _first(program, target, inside, collectives)
-            if (
-                found is not None
-                and not _paired(found.last, guard, sides)
-                and not _answered(program, call, guard)
-            ):
-                yield _match(
-                    call,
-                    guard,
-                    f"{ast.unparse(call.node.func)}(), which calls {ast.unparse(found.node.func)}(),",
-                )
-                break
+        for found in [
+            one for target in program.graph.called[call] for one in _first(program, target, inside)
+        ][:1]:
+            if (found.last, not guard.test.first) not in sides and not _answered(program, call, guard):
+                yield _match(call, guard, f"{call.text}(), which calls {found.text}(),")
 
 
 def _match(call: Call, guard: Guard, what: str) -> Match:
-    line = getattr(guard.at, "lineno", 0)
+    where = f"under the condition on the {guard.test.of.value} at line {guard.line}"
     if guard.early:
-        where = f"after the {guard.test.of.value} has decided at line {line} who goes on"
-    else:
-        where = f"under the condition on the {guard.test.of.value} at line {line}"
-    others = "the other ranks" if guard.test.first else "the first rank"
-    return Match(
-        call.module.document,
-        call.span,
-        f"{what} is called {where}; {others} never join{'' if guard.test.first else 's'} it.",
-        confidence=Confidence.SURE if not guard.test.partly else Confidence.LIKELY,
-    )
+        where = f"after the {guard.test.of.value} has decided at line {guard.line} who goes on"
+    others = "the other ranks never join" if guard.test.first else "the first rank never joins"
+    confidence = Confidence.LIKELY if guard.test.partly else Confidence.SURE
+    return match(call.module, call.node, f"{what} is called {where}; {others} it.", confidence=confidence)
 
 
 def _guard(program: Program, call: Call) -> Guard | None:
     for guard in program.guards.of(call.node, call.scope):
-        test = guard.test
-        if test.sure and not test.either and test.of is not Kind.NODE_RANK:
+        if guard.test.sure and not guard.test.either and guard.test.of is not Kind.NODE_RANK:
             return guard
     return None
-
-
-def _sides(program: Program, collectives: list[Call]) -> set[tuple[str, bool]]:
-    """The collectives of each side of a condition: those that stand on both sides are paired."""
-    found: set[tuple[str, bool]] = set()
-    for call in collectives:
-        for guard in program.guards.everywhere(call.node, call.scope):
-            found.add((call.last, guard.test.first))
-    return found
-
-
-def _paired(name: str, guard: Guard, sides: set[tuple[str, bool]]) -> bool:
-    return (name, not guard.test.first) in sides
 
 
 def _answered(program: Program, call: Call, guard: Guard) -> bool:
@@ -113,78 +103,108 @@ def _answered(program: Program, call: Call, guard: Guard) -> bool:
 
 def _always(program: Program, call: Call) -> bool:
     """Whether a function calls a collective whatever its arguments are."""
-    if program.guards.of(call.node, call.scope):
+    if program.guards.of(call.node, call.scope) or holders(
+        call.module, call.node, ast.ExceptHandler, ast.While
+    ):
         return False
     for holder, field in call.module.ancestors(call.node):
-        if isinstance(holder, (ast.If, ast.IfExp)) and field in {"body", "orelse"}:
-            text = ast.unparse(holder.test)
-            if (
-                field == "orelse"
-                or "not " in text
-                or not any(w in text for w in ("initialized", "world", "distributed"))
-            ):
+        if isinstance(holder, BRANCHES) and field in {"body", "orelse"}:
+            asks = sounds(ast.unparse(holder.test), ("initialized", "world", "distributed"))
+            if field == "orelse" or not asks or "not " in ast.unparse(holder.test):
                 return False
-        if isinstance(holder, (ast.ExceptHandler, ast.While)):
-            return False
-    for statement in call.scope.body[:4]:  # if not distributed: return
-        if statement.lineno >= call.node.lineno:
-            break
-        if isinstance(statement, ast.If) and any(isinstance(s, ast.Return) for s in statement.body):
-            text = ast.unparse(statement.test)
-            if not any(word in text for word in ("initialized", "world", "distributed", "available")):
-                return False
-    return True
+    first = [one for one in call.scope.body[:4] if one.lineno < call.node.lineno]
+    returns = [
+        one for one in first if isinstance(one, ast.If) and any(isinstance(s, ast.Return) for s in one.body)
+    ]
+    return all(sounds(ast.unparse(one.test), GROUP_EXISTS) for one in returns)  # if not distributed: return
 
 
-def _first(program: Program, target: Scope, inside: set[Scope], collectives: list[Call]) -> Call | None:
-    for scope in (target, *(s for call in target.calls for s in _plainly_called(program, call))):
-        if scope in inside:
-            for call in collectives:
-                if call.scope is scope and _always(program, call):
-                    return call
-    return None
+def _first(program: Program, target: Scope, inside: dict[Scope, Call]) -> Iterator[Call]:
+    """The collective that a function calls in any case, by itself or by a function that it calls in any case."""
+    plain = [
+        scope
+        for call in target.calls
+        if not program.guards.of(call.node, call.scope)
+        and not holders(call.module, call.node, *BRANCHES, ast.While)
+        for scope in program.graph.called.get(call, ())
+    ]
+    return (inside[scope] for scope in (target, *plain) if scope in inside)
 
 
-def _plainly_called(program: Program, call: Call) -> list[Scope]:
-    if program.guards.of(call.node, call.scope):
-        return []
-    if any(
-        isinstance(holder, (ast.If, ast.While, ast.IfExp)) for holder, _ in call.module.ancestors(call.node)
-    ):
-        return []
-    return program.graph.called.get(call, [])
+# -- those of a wrapped model
 
 
-def _of_frameworks(program: Program) -> Iterator[Call]:
-    if "accelerate" in program.frameworks:
-        for call in program.methods(*_OF_ACCELERATE):
-            if call.base is not None and _made_by(program, call, "accelerate.Accelerator"):
-                yield call
-    if "lightning" in program.frameworks:
-        for call in program.methods(*_OF_LIGHTNING):
-            if call.base is not None and _made_by(program, call, *_TRAINERS):
-                yield call
-    if "deepspeed" in program.frameworks:
-        for call in program.methods(*_OF_DEEPSPEED):
-            if call.base is not None and _made_by(program, call, "deepspeed.initialize"):
-                yield call
+def _forwards(program: Program) -> Iterator[Match]:
+    """``model(x)``: DDP broadcasts buffers, FSDP gathers parameters."""
+    wraps = [call for call in program.wraps if torch_last(call) != "fully_shard"]
+    # fully_shard changes the model itself.
+    in_place = [call for call in program.wraps if torch_last(call) == "fully_shard"]
+    sharded = [one for call in in_place for one in program.made(call.argument("module", 0), call.scope)]
+    for call in program.calls:
+        function = call.node.func
+        if call.name or not isinstance(function, (ast.Name, ast.Attribute)) or program.graph.called.get(call):
+            continue
+        guard = program.first_rank_guard(call)
+        if guard is None or not program.surely(function, call.scope, lambda one: one in (*wraps, *sharded)):
+            continue
+        made = program.made(function, call.scope)
+        by = "fully_shard" if any(one in sharded for one in made) else torch_last(made[0])
+        severity = Severity.WARNING if _has_buffers(program, made[0]) else Severity.NOTE
+        yield match(
+            call.module,
+            call.node,
+            f"{call.text} is wrapped in {by} and called on one rank only (condition at line {guard.line}).",
+            severity=Severity.ERROR if by in {"FullyShardedDataParallel", "fully_shard"} else severity,
+            confidence=Confidence.LIKELY,
+            why="The forward pass of DDP broadcasts buffers, that of FSDP gathers parameters: both are collectives. "
+            "One rank waits for the others (pytorch#54059).",
+            fix="Call model.module(...) for an evaluation on one rank of DDP; with FSDP evaluate on all ranks.",
+        )
 
 
-def _of_mpi(program: Program) -> Iterator[Call]:
-    """The collectives of mpi4py over all ranks."""
-    if not any(name.startswith("mpi4py") for module in program.modules for name, _, _ in module.imported):
+def _has_buffers(program: Program, wrap: Call) -> bool:
+    """Whether the model has buffers, such as those of BatchNorm; without them DDP's forward pass sends nothing."""
+    if the_constant(program.value(wrap, "broadcast_buffers")) is False:
+        return False
+    for made in program.made(wrap.argument("module", 0), wrap.scope):
+        inner = [last_name(one) for one in made.node.args if isinstance(one, ast.Call)]
+        inner += [call.last for function in program.graph.called.get(made, ()) for call in function.calls]
+        if made.name.startswith(("torchvision.models.", "timm.")) or any(
+            name.startswith(_BUFFERED) for name in inner
+        ):
+            return True
+    return False
+
+
+def _states(program: Program) -> Iterator[Match]:
+    """``model.state_dict()`` of a sharded model gathers the shards."""
+    in_place = [call for call in program.wraps if torch_last(call) == "fully_shard"]
+    wrapped = [call for call in program.wraps if torch_last(call) == "FullyShardedDataParallel"]
+    if not in_place and not wrapped:
         return
-    for call in program.methods(*_OF_MPI):
-        if call.base is not None and full_name(call.module, call.scope, call.base) == "mpi4py.MPI.COMM_WORLD":
-            yield call
-
-
-def _made_by(program: Program, call: Call, *names: str) -> bool:
-    assert call.base is not None
-    value = program.values.of(call.base, call.scope)
-    inner = frozenset().union(*(atom.detail[0] for atom in value if atom.kind is Kind.ITEM))
-    made = objects(value) + objects(inner)
-    return bool(made) and all(one.name in names for one in made)
+    asks = [call for call in program.methods(*_OF_STATE) if call.name.startswith("torch.distributed")]
+    likely: list[Call] = []  # of an object of the same name in another function
+    asks += program.named("torch.distributed.checkpoint.save", "torch.distributed.checkpoint.save_state_dict")
+    for call in program.methods("state_dict"):
+        if call.base is not None and not call.node.args:
+            known = program.surely(call.base, call.scope, lambda one: one in wrapped)
+            alike = [one for one in in_place if same(call.base, one.argument("module", 0))]
+            if known or any(one.scope is call.scope for one in alike):
+                asks.append(call)
+            elif alike:
+                likely.append(call)
+    for call in (*asks, *likely):
+        guard = program.first_rank_guard(call)
+        if guard is not None:
+            yield match(
+                call.module,
+                call.node,
+                f"{call.text}() of a sharded model is called on one rank only (condition at line {guard.line}).",
+                confidence=Confidence.LIKELY if call in likely else Confidence.SURE,
+                why="To take the state of a sharded model gathers the shards: a collective that all ranks must call. "
+                "Rank 0 waits until the timeout (transformers#10596).",
+                fix="Call state_dict() on all ranks, and write the file on rank 0 only.",
+            )
 
 
 RULE = Rule(
@@ -192,21 +212,13 @@ RULE = Rule(
     name="rank-if-collective",
     severity=Severity.ERROR,
     confidence=Confidence.SURE,
-    what="A collective is called on some ranks only.",
+    what="A collective is called on some ranks only: an open one, the forward pass of a wrapped model, or the state of "
+    "a sharded one.",
     why="All ranks of a group must call a collective. The ranks that do wait for the others until the timeout "
     "(sparsify#5).",
     fix="Move the collective out of the condition, so that all ranks call it; keep only the print or the save inside.",
     find=find,
     fires=(
-        """import torch
-from mpi4py import MPI
-
-comm = MPI.COMM_WORLD
-rank = comm.Get_rank()
-if rank == 0:
-    mean = comm.allreduce(1.0) / comm.Get_size()
-    print(torch.tensor(mean))
-""",
         """import lightning as L
 
 def main(model, data):
@@ -214,39 +226,6 @@ def main(model, data):
     trainer.fit(model, data)
     if trainer.is_global_zero:
         trainer.save_checkpoint("last.ckpt")
-""",
-        """import torch
-import torch.distributed as dist
-
-def report(loss):
-    if dist.get_rank() == 0:
-        dist.all_reduce(loss)
-        print(loss.item())
-""",
-        """import os
-import torch
-import torch.distributed as dist
-
-def save(model, path):
-    if int(os.environ["RANK"]) != 0:
-        return
-    torch.save(model.state_dict(), path)
-    dist.barrier()
-""",
-        """import torch
-import torch.distributed as dist
-
-def evaluate(model, loader):
-    total = torch.zeros(1)
-    for x, y in loader:
-        total += (model(x).argmax(1) == y).sum()
-    dist.all_reduce(total)
-    return total
-
-def train(model, loader):
-    rank = dist.get_rank()
-    if rank == 0:
-        print(evaluate(model, loader))
 """,
         """from accelerate import Accelerator
 
@@ -257,65 +236,6 @@ if accelerator.is_main_process:
 """,
     ),
     silent=(
-        """import torch
-from mpi4py import MPI
-
-comm = MPI.COMM_WORLD
-node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-mean = comm.allreduce(1.0) / comm.Get_size()
-first = comm.bcast("node1" if comm.Get_rank() == 0 else None, root=0)
-if comm.Get_rank() == 0:
-    comm.send(1, dest=1)
-    node.bcast(torch.tensor(mean))
-elif comm.Get_rank() == 1:
-    comm.recv(source=0)
-""",
-        """import lightning as L
-
-def main(model, data):
-    trainer = L.Trainer(devices=4, num_nodes=2)
-    trainer.fit(model, data)
-    trainer.save_checkpoint("last.ckpt")
-    if trainer.is_global_zero:
-        print("saved")
-""",
-        """import torch
-import torch.distributed as dist
-
-def timed(run):
-    run()
-
-def main():
-    dist.init_process_group("nccl")
-    x = torch.ones(3)
-    if dist.get_rank() == 0:
-        timed(print)
-    timed(lambda: dist.all_reduce(x))
-
-main()
-""",
-        """import torch.distributed as dist
-
-def load(path):
-    rank = dist.get_rank()
-    if rank != 0:
-        dist.barrier()
-    data = read(path)
-    if rank == 0:
-        dist.barrier()
-    return data
-""",
-        """import torch.distributed as dist
-
-def share(config):
-    if dist.get_rank() == 0:
-        box = [config]
-        dist.broadcast_object_list(box, src=0)
-    else:
-        box = [None]
-        dist.broadcast_object_list(box, src=0)
-    return box[0]
-""",
         """import torch.distributed as dist
 
 def report(loss):

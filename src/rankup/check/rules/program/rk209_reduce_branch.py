@@ -5,47 +5,48 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from rankup.check.facts.program.flow import comes_after
 from rankup.check.facts.program.module import Call, identifiers, place
 from rankup.check.facts.program.program import Program
-from rankup.check.rule import Match, Rule, Safety
+from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import replaced
+from rankup.check.rules.queries import match
 from rankup.findings.finding import Confidence, Severity
 
 
 def find(program: Program) -> Iterator[Match]:
     for call in program.named("torch.distributed.reduce"):
         tensor = call.argument("tensor", 0)
-        if not isinstance(tensor, ast.Name) or program.guards.everywhere(call.node, call.scope):
+        if not isinstance(tensor, ast.Name) or program.guards.limited(call.node, call.scope):
             continue
-        test = _branch(program, call, tensor.id)
-        if test is None:
-            continue
-        yield Match(
-            call.module.document,
-            call.span,
-            f"reduce() gives {tensor.id} to one rank, and all ranks decide by it at line {test.lineno}.",
-            (replaced(call.module, call.node, _all_reduce(call)),),
-        )
+        for node in call.module.of(ast.If, ast.While):
+            if isinstance(node, (ast.If, ast.While)) and _decides(program, call, node, tensor.id):
+                yield match(
+                    call.module,
+                    call.node,
+                    f"reduce() gives {tensor.id} to one rank, and all ranks decide by it at line {node.test.lineno}.",
+                    _all_reduce(call),
+                )
+                break
 
 
-def _branch(program: Program, call: Call, name: str) -> ast.expr | None:
-    for node in call.module.of(ast.If, ast.While):
-        if not isinstance(node, (ast.If, ast.While)) or call.module.scope_of(node) is not call.scope:
-            continue
-        if name not in identifiers(node.test) or place(node) < place(call.node):
-            continue
-        if _asks_for_none(node.test, name):
-            continue
-        if all(isinstance(statement, ast.Raise) for statement in node.body):
-            continue  # a check for NaN: the rank that sees it ends the run
-        if program.guards.of(node, call.scope) or program.rank_test(node.test, call.scope) is not None:
-            continue
-        if not any(
-            other.last in {"broadcast", "all_reduce"} and place(call.node) < place(other.node) < place(node)
-            for other in call.scope.calls
-        ):
-            return node.test
-    return None
+def _decides(program: Program, call: Call, node: ast.If | ast.While, name: str) -> bool:
+    """Whether all ranks come to a condition on the number, and nothing gives it to them before."""
+    scope = call.scope
+    if call.module.scope_of(node) is not scope or place(node) < place(call.node):
+        return False
+    if name not in identifiers(node.test) or _asks_for_none(node.test, name):
+        return False
+    if all(isinstance(statement, ast.Raise) for statement in node.body):
+        return False  # a check for NaN: the rank that sees it ends the run
+    if program.guards.of(node, scope) or program.rank_test(node.test, scope) is not None:
+        return False
+    return not any(
+        other.last in {"broadcast", "all_reduce"}
+        and comes_after(other, call)
+        and place(other.node) < place(node)
+        for other in scope.calls
+    )
 
 
 def _asks_for_none(test: ast.expr, name: str) -> bool:
@@ -53,23 +54,19 @@ def _asks_for_none(test: ast.expr, name: str) -> bool:
     asked = [
         node.left
         for node in ast.walk(test)
-        if isinstance(node, ast.Compare)
-        and all(isinstance(operator, (ast.Is, ast.IsNot)) for operator in node.ops)
+        if isinstance(node, ast.Compare) and all(isinstance(o, (ast.Is, ast.IsNot)) for o in node.ops)
     ]
     uses = [node for node in ast.walk(test) if isinstance(node, ast.Name) and node.id == name]
     return bool(asked) and all(use in asked for use in uses)
 
 
-def _all_reduce(call: Call) -> str:
-    function = ast.unparse(call.node.func)
-    head = function[: -len("reduce")] if function.endswith("reduce") else ""
-    kept = [ast.unparse(call.node.args[0])] if call.node.args else []
-    kept += [
-        f"{k.arg}={ast.unparse(k.value)}"
-        for k in call.node.keywords
-        if k.arg in {"tensor", "op", "group", "async_op"}
-    ]
-    return f"{head}all_reduce({', '.join(kept)})"
+def _all_reduce(call: Call) -> Edit:
+    """The same call without its destination."""
+    kept = [ast.unparse(one) for one in call.node.args[:1]]
+    kept += [ast.unparse(k) for k in call.node.keywords if k.arg in {"tensor", "op", "group", "async_op"}]
+    return replaced(
+        call.module, call.node, f"{call.text.removesuffix('reduce')}all_reduce({', '.join(kept)})"
+    )
 
 
 RULE = Rule(
@@ -105,16 +102,6 @@ def loop(model):
 """,
     ),
     silent=(
-        """import torch
-import torch.distributed as dist
-
-def step(loss, metrics):
-    if loss is not None:
-        dist.reduce(loss, dst=0)
-    dist.reduce(loss, 0)
-    if loss is not None:
-        metrics["loss"] = loss.item()
-""",
         """import torch
 import torch.distributed as dist
 

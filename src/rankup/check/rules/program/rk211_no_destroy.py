@@ -5,25 +5,25 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from rankup.check.facts.program.flow import comes_after
+from rankup.check.facts.program.frameworks import Does
 from rankup.check.facts.program.module import Call, Scope
+from rankup.check.facts.program.names import words
 from rankup.check.facts.program.program import Program
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import alone, lines_after, lines_before, name_for
+from rankup.check.rules.queries import match
 from rankup.findings.finding import Confidence, Severity
+
+_TRAINS = words("backward DistributedDataParallel DDP all_reduce barrier FSDP fully_shard")
 
 
 def find(program: Program) -> Iterator[Match]:
-    if not program.whole or program.frameworks or not program.inits:
+    if not program.whole or program.gets(Does.GROUP) or program.methods("destroy_process_group"):
         return
-    if program.methods("destroy_process_group"):
-        return
-    call = program.inits[0]
-    yield Match(
-        call.module.document,
-        call.span,
-        "destroy_process_group() is not called anywhere.",
-        _edit(program, call),
-    )
+    for call in program.inits[:1]:
+        edits = _edit(program, call)
+        yield match(call.module, call.node, "destroy_process_group() is not called anywhere.", *edits)
 
 
 def _edit(program: Program, call: Call) -> tuple[Edit, ...]:
@@ -34,26 +34,21 @@ def _edit(program: Program, call: Call) -> tuple[Edit, ...]:
         if _does_more(program, scope, at) or len(sites) != 1 or sites[0].spawned:
             break
         scope, at = sites[0].call.scope, sites[0].call
-    destroy = name_for(scope.module, "torch.distributed.destroy_process_group")
-    body = getattr(scope.node, "body", None)
-    if destroy is None or not isinstance(body, list) or program.guards.of(call.node, call.scope):
+    module, last = scope.module, scope.body[-1] if scope.body else None
+    destroy = name_for(module, "torch.distributed.destroy_process_group")
+    if destroy is None or last is None or program.guards.of(call.node, call.scope) or not alone(module, last):
         return ()
-    last = body[-1]
     if isinstance(last, ast.If) and "__name__" in ast.unparse(last.test):
         return ()
-    if not alone(scope.module, last):
-        return ()
     if isinstance(last, ast.Return):
-        return (lines_before(scope.module, last, f"{destroy}()"),) if last.value is None else ()
-    return (lines_after(scope.module, last, f"{destroy}()"),)
+        return (lines_before(module, last, f"{destroy}()"),) if last.value is None else ()
+    return (lines_after(module, last, f"{destroy}()"),)
 
 
 def _does_more(program: Program, scope: Scope, at: Call) -> bool:
     """Whether a function goes on to train after it has formed the group."""
     return any(
-        call.last
-        in {"backward", "DistributedDataParallel", "DDP", "all_reduce", "barrier", "FSDP", "fully_shard"}
-        or (call.node.lineno > at.node.lineno and program.graph.called.get(call))
+        call.last in _TRAINS or (comes_after(call, at) and program.graph.called.get(call))
         for call in scope.calls
     )
 

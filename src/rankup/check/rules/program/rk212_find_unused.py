@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.value import the_constant
 from rankup.check.rule import Match, Rule
+from rankup.check.rules.queries import match
 from rankup.findings.finding import Confidence, Severity
 
 
@@ -14,9 +15,9 @@ def find(program: Program) -> Iterator[Match]:
     for call in program.named("DistributedDataParallel", "pytorch_lightning.strategies.DDPStrategy"):
         given = call.argument("find_unused_parameters")
         if given is not None and the_constant(program.values.of(given, call.scope)) is True:
-            yield Match(
-                call.module.document,
-                call.module.span(given),
+            yield match(
+                call.module,
+                given,
                 "find_unused_parameters=True makes DDP walk the graph after each forward pass.",
             )
 

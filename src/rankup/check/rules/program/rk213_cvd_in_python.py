@@ -5,66 +5,50 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankup.check.facts.program.module import Definition, Module, Scope, place
+from rankup.check.facts.program.names import words
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.value import Kind, is_only, the_constant
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import alone, removed
+from rankup.check.rules.queries import match
 from rankup.findings.finding import Confidence, Severity
 
 _NAMES = (".CUDA_VISIBLE_DEVICES", ".HIP_VISIBLE_DEVICES")
-_TOUCHES = {"set_device", "current_device", "get_device_properties", "get_device_name", "synchronize", "init"}
+_TOUCHES = words("set_device current_device get_device_properties get_device_name synchronize init")
 
 
 def find(program: Program) -> Iterator[Match]:
-    if not program.uses_torch:
-        return
-    for module in program.modules:
+    for module in program.modules if program.uses_torch else ():
         for scope in module.scopes.values():
-            for name in _NAMES:
-                for definition in scope.definitions.get(name, ()):
-                    found = _judged(program, module, scope, definition)
-                    if found is not None:
-                        yield found
+            for definition in (one for name in _NAMES for one in scope.definitions.get(name, ())):
+                found = _judged(program, scope, definition)
+                if found is not None:
+                    message, severity = found
+                    yield match(module, definition.at, message, *_edit(module, definition), severity=severity)
 
 
-def _judged(program: Program, module: Module, scope: Scope, definition: Definition) -> Match | None:
-    edits = _edit(module, definition)
+def _judged(program: Program, scope: Scope, definition: Definition) -> tuple[str, Severity] | None:
     value = program.values.of(definition.value, scope)
-    span = module.span(definition.at)
+    for call in scope.calls:
+        if (
+            call.last in _TOUCHES
+            and call.name.startswith("torch.")
+            and place(call.node) < place(definition.at)
+        ):
+            return (
+                f"CUDA has been asked at line {call.node.lineno} already; a change of the visible devices after that "
+                "has no effect.",
+                Severity.WARNING,
+            )
+    local = [is_only(program.value(call, "device", 0), Kind.LOCAL_RANK) for call in program.device_calls]
+    if is_only(value, Kind.LOCAL_RANK) and any(local):
+        return "One device is made visible, and then the local rank is used as its index.", Severity.ERROR
     text = the_constant(value)
-    late = [
-        call
-        for call in scope.calls
-        if call.last in _TOUCHES
-        and call.name.startswith("torch.")
-        and place(call.node) < place(definition.at)
-    ]
-    if late:
-        return Match(
-            module.document,
-            span,
-            f"CUDA has been asked at line {late[0].node.lineno} already; a change of the visible devices after that "
-            "has no effect.",
-            edits,
-        )
-    if is_only(value, Kind.LOCAL_RANK) and any(
-        is_only(program.value(call, "device", 0), Kind.LOCAL_RANK) for call in program.device_calls
-    ):
-        return Match(
-            module.document,
-            span,
-            "One device is made visible, and then the local rank is used as its index.",
-            edits,
-            severity=Severity.ERROR,
-        )
     if isinstance(text, str) and text and (program.inits or program.starts):
-        strict = any(start.launcher not in {"", "python"} for start in program.starts)
-        return Match(
-            module.document,
-            span,
+        strict = "," in text or any(start.launcher not in {"", "python"} for start in program.starts)
+        return (
             f'The devices "{text}" are chosen here, whatever the scheduler has given to the job.',
-            edits,
-            severity=Severity.WARNING if strict or "," in text else Severity.NOTE,
+            Severity.WARNING if strict else Severity.NOTE,
         )
     return None
 
@@ -103,13 +87,6 @@ import torch
 def main():
     print(torch.cuda.get_device_name())
     os.environ["CUDA_VISIBLE_DEVICES"] = "1"
-""",
-        """import os
-import torch
-
-local_rank = os.environ["LOCAL_RANK"]
-os.environ["CUDA_VISIBLE_DEVICES"] = local_rank
-torch.cuda.set_device(int(local_rank))
 """,
     ),
     silent=(

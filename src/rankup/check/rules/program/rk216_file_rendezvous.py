@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rankup.check.facts.program.names import words
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.value import the_constant
 from rankup.check.rule import Match, Rule
+from rankup.check.rules.queries import match
 from rankup.findings.finding import Confidence, Severity
+
+_REMOVES = words("remove unlink rmtree NamedTemporaryFile mkstemp mkdtemp")
 
 
 def find(program: Program) -> Iterator[Match]:
-    if not program.whole or program.methods(
-        "remove", "unlink", "rmtree", "NamedTemporaryFile", "mkstemp", "mkdtemp"
-    ):
-        return
-    for call in program.inits:
+    for call in program.inits if program.whole and not program.methods(*_REMOVES) else ():
         given = call.argument("init_method", 1)
-        address = the_constant(program.values.of(given, call.scope)) if given is not None else None
+        address = the_constant(program.values.of(given, call.scope))
         if given is not None and isinstance(address, str) and address.startswith("file://"):
-            yield Match(
-                call.module.document,
-                call.module.span(given),
-                f"The rendezvous file {address.removeprefix('file://')} is never removed.",
-            )
+            name = address.removeprefix("file://")
+            yield match(call.module, given, f"The rendezvous file {name} is never removed.")
 
 
 RULE = Rule(

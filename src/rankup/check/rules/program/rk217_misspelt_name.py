@@ -1,4 +1,4 @@
-"""A name of torch with a letter too many, or too few."""
+"""A name or a keyword of torch that it does not have."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from rankup.check.document import Span
-from rankup.check.facts.program.module import Module, full_name
+from rankup.check.facts.program.module import Module, full_name, torch_last
 from rankup.check.facts.program.names import words
 from rankup.check.facts.program.program import Program
 from rankup.check.rule import Edit, Match, Rule, Safety
@@ -14,66 +14,67 @@ from rankup.findings.finding import Confidence, Severity
 
 #: Names of torch that scripts use most, by the module that holds them; a near miss of one of them is a slip.
 _KNOWN = {
-    "torch": words(
-        "distributed backends utils cuda optim autograd nn multiprocessing device compile no_grad"
-    ),
-    "torch.distributed": words(
-        """
+    "torch": "distributed backends utils cuda optim autograd nn multiprocessing device compile no_grad",
+    "torch.distributed": """
         init_process_group destroy_process_group get_rank get_world_size barrier all_reduce all_gather broadcast
         is_initialized is_available new_group all_gather_object broadcast_object_list reduce_scatter
-        """
-    ),
-    "torch.nn": words("DataParallel parallel Module Linear functional CrossEntropyLoss SyncBatchNorm utils"),
-    "torch.nn.parallel": words("DistributedDataParallel DataParallel"),
-    "torch.utils": words("data tensorboard checkpoint"),
-    "torch.utils.data": words(
-        "DataLoader Dataset DistributedSampler TensorDataset random_split Subset distributed"
-    ),
-    "torch.utils.data.distributed": words("DistributedSampler"),
-    "torch.distributed.fsdp": words("FullyShardedDataParallel fully_shard MixedPrecision ShardingStrategy"),
-    "torch.cuda": words(
-        "set_device device_count is_available synchronize manual_seed_all empty_cache current_device"
-    ),
-    "torch.cuda.amp": words("autocast GradScaler"),
+        """,
+    "torch.nn": "DataParallel parallel Module Linear functional CrossEntropyLoss SyncBatchNorm utils",
+    "torch.nn.parallel": "DistributedDataParallel DataParallel",
+    "torch.utils": "data tensorboard checkpoint",
+    "torch.utils.data": "DataLoader Dataset DistributedSampler TensorDataset random_split Subset distributed",
+    "torch.utils.data.distributed": "DistributedSampler",
+    "torch.distributed.fsdp": "FullyShardedDataParallel fully_shard MixedPrecision ShardingStrategy",
+    "torch.cuda": "set_device device_count is_available synchronize manual_seed_all empty_cache current_device",
+    "torch.cuda.amp": "autocast GradScaler",
 }
+#: Real names that are one letter away from another.
+_OTHERS = {
+    "torch.distributed": "reduce_op is_mpi_available is_nccl_available is_gloo_available",
+    "torch.nn": "Modules",
+    "torch.utils.data": "dataset dataloader Datasets",
+    "torch": "compiler",
+}
+#: What people write for ``device_ids``.
+_DEVICE_IDS = words("gpu_ids gpus devices device_id gpu_id device")
 
 
 def find(program: Program) -> Iterator[Match]:
     for module in program.modules:
         for node in module.tree.body:
             if isinstance(node, ast.ImportFrom) and not node.level:
-                yield from _imported(module, node)
+                for alias in node.names:
+                    yield from _slip(module, module.span(alias).start, f"{node.module}.{alias.name}")
         for attribute in module.of(ast.Attribute):
             if isinstance(attribute, ast.Attribute):
-                full = full_name(module, module.scope, attribute)
-                right = _right(full)
-                if right is not None:
-                    end = module.span(attribute).end
-                    span = Span(end - len(attribute.attr), end)
-                    if module.document[span] == attribute.attr:
-                        yield _match(module, span, full, right)
+                start = module.span(attribute).end - len(attribute.attr)
+                yield from _slip(module, start, full_name(module, module.scope, attribute))
+    for call in program.named(
+        "torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "DistributedDataParallel"
+    ):
+        for keyword in call.node.keywords if call.name.startswith("torch.nn") else ():
+            if keyword.arg in _DEVICE_IDS:
+                span = call.module.span(keyword)
+                name = Span(span.start, span.start + len(keyword.arg))
+                message = f"{torch_last(call)} has no argument {keyword.arg}; it is called device_ids."
+                yield Match(call.module.document, span, message, (Edit(name, "device_ids"),))
 
 
-def _imported(module: Module, node: ast.ImportFrom) -> Iterator[Match]:
-    for alias in node.names:
-        full = f"{node.module}.{alias.name}"
-        right = _right(full)
-        if right is not None:
-            start = module.span(alias).start
-            yield _match(module, Span(start, start + len(alias.name)), full, right)
+def _slip(module: Module, start: int, full: str) -> Iterator[Match]:
+    span, right = Span(start, start + len(full.rpartition(".")[2])), _right(full)
+    if right and module.document[span] == full.rpartition(".")[2]:
+        message = f"{full} does not exist: the name is {right}."
+        yield Match(module.document, span, message, (Edit(span, right),))
 
 
-def _match(module: Module, span: Span, full: str, right: str) -> Match:
-    return Match(module.document, span, f"{full} does not exist: the name is {right}.", (Edit(span, right),))
-
-
-def _right(full: str) -> str | None:
+def _right(full: str) -> str:
+    """The name that is meant, if this one does not exist and one alone is near."""
     holder, _, name = full.rpartition(".")
-    known = _KNOWN.get(holder)
-    if known is None or name in known or len(name) < 6 or name.startswith("_"):
-        return None
+    known = _KNOWN.get(holder, "").split()
+    if len(name) < 6 or name.startswith("_") or name in (*known, *_OTHERS.get(holder, "").split()):
+        return ""
     close = [word for word in known if len(word) > 6 and _near(name, word)]
-    return close[0] if len(close) == 1 and name not in _OTHERS.get(holder, ()) else None
+    return close[0] if len(close) == 1 else ""
 
 
 def _near(name: str, word: str) -> bool:
@@ -82,30 +83,19 @@ def _near(name: str, word: str) -> bool:
         return True
     if abs(len(name) - len(word)) > 1 or name.rstrip("s") == word.rstrip("s"):
         return False
-    at = next(
-        (i for i, (a, b) in enumerate(zip(name, word, strict=False)) if a != b), min(len(name), len(word))
-    )
+    pairs = enumerate(zip(name, word, strict=False))
+    at = next((i for i, (a, b) in pairs if a != b), min(len(name), len(word)))
     a, b = name[at:], word[at:]
     return a[1:] == b or a == b[1:] or a[1:] == b[1:] or (a[:2] == b[1::-1] and a[2:] == b[2:])
 
-
-#: Real names that are one letter away from another.
-_OTHERS = {
-    "torch.distributed": words(
-        "all_reduce all_gather reduce_op is_mpi_available is_nccl_available is_gloo_available"
-    ),
-    "torch.nn": words("Modules DataParallel"),
-    "torch.utils.data": words("DataLoader dataset dataloader Datasets distributed"),
-    "torch": words("compiler"),
-}
 
 RULE = Rule(
     code="RK217",
     name="misspelt-name",
     severity=Severity.ERROR,
     confidence=Confidence.SURE,
-    what="A name of torch is misspelt.",
-    why="Python raises AttributeError or ImportError when the line runs, perhaps after hours in the queue.",
+    what="A name of torch is misspelt, or DataParallel gets a keyword that it does not have.",
+    why="Python raises AttributeError, ImportError or TypeError when the line runs, perhaps after hours in the queue.",
     fix="Write the name as torch does.",
     find=find,
     safety=Safety.SAFE,
@@ -116,11 +106,6 @@ dist.init_proces_group("nccl")
 """,
         """from torch.nn.parallel import DistributedDataParalell as DDP
 from torch.utils.data import Dataloader
-""",
-        """import torch
-
-torch.backend = None
-print(torch.distrbuted)
 """,
     ),
     silent=(

@@ -5,50 +5,39 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program.module import Call
+from rankup.check.facts.program.frameworks import Does
+from rankup.check.facts.program.names import NODE_RANK_VARIABLES
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.value import Kind, is_only
 from rankup.check.rule import Match, Rule
+from rankup.check.rules.queries import match
 from rankup.findings.finding import Confidence, Severity
-
-_SAMPLER = ("num_replicas", 1), ("rank", 2)
-_GROUP = ("world_size", 3), ("rank", 4)
 
 
 def find(program: Program) -> Iterator[Match]:
-    if not program.many_nodes or program.frameworks - {"xpu", "npu"}:
+    if not program.many_nodes or program.gets(Does.SPLIT):
         return
     nodes = max(start.nodes or 0 for start in program.starts)
-    for call in program.inits:
-        yield from _arguments(program, call, _GROUP, nodes, "The process group")
-    if _knows_its_node(program):  # each node may have its own part of the data
-        return
-    for call in program.named("DistributedSampler"):
-        yield from _arguments(program, call, _SAMPLER, nodes, "The sampler")
-
-
-def _arguments(
-    program: Program, call: Call, arguments: tuple[tuple[str, int], ...], nodes: int, who: str
-) -> Iterator[Match]:
-    for name, position in arguments:
-        given = call.argument(name, position)
-        kind = Kind.LOCAL_RANK if name == "rank" else Kind.LOCAL_SIZE
-        if given is None or not is_only(program.values.of(given, call.scope), kind):
-            continue
-        of_node = "the rank within its node" if name == "rank" else "the number of GPUs of one node"
-        yield Match(
-            call.module.document,
-            call.module.span(given),
-            f"{who} gets {of_node} as {name}, and the program runs on {nodes} nodes.",
-        )
+    who = [(call, "The process group", (("world_size", 3), ("rank", 4))) for call in program.inits]
+    if not _knows_its_node(program):  # else each node may have its own part of the data
+        samplers = program.data.samplers
+        who += [(call, "The sampler", (("num_replicas", 1), ("rank", 2))) for call in samplers]
+    for call, name, arguments in who:
+        for keyword, position in arguments:
+            given = call.argument(keyword, position)
+            kind = Kind.LOCAL_RANK if keyword == "rank" else Kind.LOCAL_SIZE
+            if given is not None and is_only(program.values.of(given, call.scope), kind):
+                what = "the rank within its node" if keyword == "rank" else "the number of GPUs of one node"
+                yield match(
+                    call.module,
+                    given,
+                    f"{name} gets {what} as {keyword}, and the program runs on {nodes} nodes.",
+                )
 
 
 def _knows_its_node(program: Program) -> bool:
-    return any(
-        isinstance(node, ast.Constant) and node.value in ("NODE_RANK", "GROUP_RANK", "SLURM_NODEID")
-        for module in program.modules
-        for node in ast.walk(module.tree)
-    )
+    nodes = (node for module in program.modules for node in ast.walk(module.tree))
+    return any(isinstance(node, ast.Constant) and node.value in NODE_RANK_VARIABLES for node in nodes)
 
 
 _JOB = """--- job.sh
@@ -58,14 +47,6 @@ HEAD=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 srun torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint="$HEAD:29500" train.py
 --- train.py
 """
-_BY_TASK = """--- job.sh
-#!/bin/bash
-#SBATCH --nodes=2 --ntasks-per-node=1 --gpus-per-node=4
-export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1) MASTER_PORT=29500
-srun python train.py
---- train.py
-"""
-
 RULE = Rule(
     code="RK218",
     name="local-as-global",
@@ -97,20 +78,6 @@ dist.init_process_group("nccl")
 sampler = DistributedSampler(range(100), torch.cuda.device_count(), dist.get_rank())
 dist.destroy_process_group()
 """,
-        _BY_TASK
-        + """import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
-
-def train(rank, world):
-    dist.init_process_group("nccl", rank=rank, world_size=world)
-    torch.cuda.set_device(rank)
-    dist.destroy_process_group()
-
-if __name__ == "__main__":
-    gpus = torch.cuda.device_count()
-    mp.spawn(train, args=(gpus,), nprocs=gpus)
-""",
     ),
     silent=(
         _JOB
@@ -132,34 +99,6 @@ from torch.utils.data import DistributedSampler
 
 dist.init_process_group("nccl")
 sampler = DistributedSampler(range(100), num_replicas=4, rank=int(os.environ["LOCAL_RANK"]))
-dist.destroy_process_group()
-""",
-        _BY_TASK
-        + """import os
-import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
-
-def train(local, node, nodes, gpus):
-    rank = node * gpus + local
-    dist.init_process_group("nccl", rank=rank, world_size=nodes * gpus)
-    torch.cuda.set_device(local)
-    dist.destroy_process_group()
-
-if __name__ == "__main__":
-    gpus = torch.cuda.device_count()
-    node, nodes = int(os.environ["SLURM_NODEID"]), int(os.environ["SLURM_NNODES"])
-    mp.spawn(train, args=(node, nodes, gpus), nprocs=gpus)
-""",
-        _JOB
-        + """import glob
-import os
-import torch.distributed as dist
-from torch.utils.data import DistributedSampler
-
-dist.init_process_group("nccl")
-files = glob.glob(f"/scratch/part{os.environ['GROUP_RANK']}/*.pt")  # each node has its own part
-sampler = DistributedSampler(files, num_replicas=4, rank=int(os.environ["LOCAL_RANK"]))
 dist.destroy_process_group()
 """,
     ),

@@ -7,82 +7,78 @@ from collections.abc import Iterator
 
 from rankup.check.document import Span
 from rankup.check.facts.program.data import Loader
-from rankup.check.facts.program.module import identifiers
+from rankup.check.facts.program.flow import BRANCHES, holders
+from rankup.check.facts.program.frameworks import Does
+from rankup.check.facts.program.module import same
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.sharding import is_iterable, is_sharded, is_synthetic, seeds_by_rank
+from rankup.check.facts.program.sounds import MANY, sounds
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import name_for, replaced
+from rankup.check.rules.queries import match
 from rankup.findings.finding import Confidence, Severity
 
 
 def find(program: Program) -> Iterator[Match]:
-    if not program.whole or program.frameworks or not program.inits or not program.wraps:
+    if not program.whole or not program.averages or program.gets(Does.SAMPLER, Does.SPLIT):
         return
     if program.methods("parallelize_module", "init_device_mesh", "DeviceMesh"):
         return
     by_seed = seeds_by_rank(program)  # the ranks draw different batches on purpose
     for loader in program.data.loaders:
-        call = loader.call
-        given = call.argument("dataset", 0)
-        if loader.sampled or call.spread or given is None or not any(loop.trains for loop in loader.loops):
+        call, given = loader.call, loader.call.argument("dataset", 0)
+        if loader.sampled or loader.hidden or given is None or not any(loop.trains for loop in loader.loops):
             continue
         idle = _has_idle_sampler(program, given)
-        if by_seed and not idle:
+        random = by_seed or is_synthetic(program, given, call.scope)
+        if (
+            (random and not idle)
+            or not program.on_all_ranks(call)
+            or program.guards.limited(call.node, call.scope)
+            or _alternative(program, loader)
+            or is_iterable(program, given, call.scope)
+            or is_sharded(program, given, call.scope)
+        ):
             continue
-        if not program.on_all_ranks(call) or program.guards.limited(call.node, call.scope):
-            continue
-        if _alternative(program, loader) or is_iterable(program, given, call.scope):
-            continue
-        if is_sharded(program, given, call.scope) or (is_synthetic(program, given, call.scope) and not idle):
-            continue
-        yield Match(
-            call.module.document,
-            call.span,
+        yield match(
+            call.module,
+            call.node,
             "This training loader has no DistributedSampler: every rank trains on all of the data in each epoch.",
-            _edit(loader, given),
+            *_edit(loader, given),
         )
 
 
 def _has_idle_sampler(program: Program, given: ast.expr) -> bool:
     """Whether a DistributedSampler was made for the data, and no loader got it."""
     used = {sampler for loader in program.data.loaders for sampler in loader.samplers}
-    name = ast.unparse(given)
     return any(
-        sampler not in used and name == ast.unparse(dataset)
+        sampler not in used and same(given, sampler.argument("dataset", 0))
         for sampler in program.data.samplers
-        if (dataset := sampler.argument("dataset", 0)) is not None
     )
 
 
 def _alternative(program: Program, loader: Loader) -> bool:
     """Whether another loader with a sampler may take its place: the branch of a single process."""
-    module = loader.call.module
-    for holder, _ in module.ancestors(loader.call.node):
-        if isinstance(holder, (ast.If, ast.IfExp)) and any(
-            word in name.lower()
-            for name in identifiers(holder.test)
-            for word in ("dist", "world", "ddp", "sampler", "multi", "parallel", "rank")
-        ):
-            return True
-    return any(
-        other is not loader and other.sampled and set(other.loops) & set(loader.loops)
-        for other in program.data.loaders
-    )
+    around = holders(loader.call.module, loader.call.node, *BRANCHES)
+    if any(isinstance(holder, BRANCHES) and sounds(holder.test, MANY) for holder in around):
+        return True
+    others = [other for other in program.data.loaders if other is not loader and other.sampled]
+    return any(set(other.loops) & set(loader.loops) for other in others)
 
 
 def _edit(loader: Loader, given: ast.expr) -> tuple[Edit, ...]:
-    call = loader.call
-    sampler = name_for(call.module, "torch.utils.data.DistributedSampler") or name_for(
-        call.module, "torch.utils.data.distributed.DistributedSampler"
+    module, call = loader.call.module, loader.call
+    sampler = name_for(module, "torch.utils.data.DistributedSampler") or name_for(
+        module, "torch.utils.data.distributed.DistributedSampler"
     )
-    if sampler is None or not isinstance(given, (ast.Name, ast.Attribute)):
+    if sampler is None or not isinstance(given, (ast.Name, ast.Attribute)) or call.spread:
         return ()
     text = f"sampler={sampler}({ast.unparse(given)})"
-    shuffle = next((k for k in call.node.keywords if k.arg == "shuffle"), None)
-    if shuffle is not None:
-        return (replaced(call.module, shuffle, text),)
-    last = call.module.span(call.node).end - 1
-    end = len(call.module.document.text[:last].rstrip().rstrip(","))
+    for keyword in call.node.keywords:
+        if keyword.arg == "shuffle":
+            return (replaced(module, keyword, text),)
+    last = call.span.end - 1
+    end = len(module.document.text[:last].rstrip().rstrip(","))
     return (Edit(Span(end, end), f", {text}"),)
 
 
@@ -117,28 +113,6 @@ for epoch in range(3):
         optimizer.step()
         optimizer.zero_grad()
 """,
-        """import torch
-import torch.distributed as dist
-import torchvision
-from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.utils.data import DataLoader, DistributedSampler
-
-def main():
-    dist.init_process_group("nccl")
-    torch.manual_seed(dist.get_rank())
-    dataset = torchvision.datasets.MNIST("data", train=True)
-    sampler = DistributedSampler(dataset)
-    loader = DataLoader(dataset, batch_size=64, shuffle=True)
-    model = DDP(torch.nn.Linear(784, 10))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for epoch in range(3):
-        sampler.set_epoch(epoch)
-        for x, y in loader:
-            model(x.flatten(1)).sum().backward()
-            optimizer.step()
-
-main()
-""",
         """import os
 import torch
 import torch.distributed as dist
@@ -160,52 +134,8 @@ def main():
 
 main()
 """,
-        """import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-
-class Files(torch.utils.data.Dataset):
-    def __init__(self, folder):
-        self.folder = folder
-
-    def __len__(self):
-        return 100
-
-    def __getitem__(self, index):
-        return torch.load(f"{self.folder}/{index}.pt")
-
-def train(model, loader, optimizer):
-    for x, y in loader:
-        model(x).sum().backward()
-        optimizer.step()
-
-dist.init_process_group("gloo")
-files = Files("data")
-loader = torch.utils.data.DataLoader(files, 8)
-model = DistributedDataParallel(torch.nn.Linear(2, 2))
-train(model, loader, torch.optim.SGD(model.parameters(), lr=0.1))
-""",
     ),
     silent=(
-        """import torch
-import torch.distributed as dist
-import torchvision
-from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.utils.data import DataLoader, Subset
-
-def main():
-    dist.init_process_group("nccl")
-    dataset = torchvision.datasets.MNIST("data", train=True)
-    part = Subset(dataset, range(dist.get_rank(), len(dataset), dist.get_world_size()))
-    loader = DataLoader(part, batch_size=64, shuffle=True)
-    model = DDP(torch.nn.Linear(784, 10))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for x, y in loader:
-        model(x.flatten(1)).sum().backward()
-        optimizer.step()
-
-main()
-""",
         """import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP

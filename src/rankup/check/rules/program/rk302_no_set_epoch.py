@@ -6,65 +6,51 @@ import ast
 from collections.abc import Iterator
 
 from rankup.check.facts.program.data import Loader, Loop
-from rankup.check.facts.program.loops import around, repeats
-from rankup.check.facts.program.module import Call
+from rankup.check.facts.program.frameworks import Does
+from rankup.check.facts.program.loops import epochs_around
+from rankup.check.facts.program.module import Call, dotted
 from rankup.check.facts.program.program import Program
-from rankup.check.facts.program.value import Kind, kinds, objects, the_constant
+from rankup.check.facts.program.value import Kind, kinds, the_constant
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import alone, lines_before
+from rankup.check.rules.queries import handed_over, match
 from rankup.findings.finding import Confidence, Severity
 
 
 def find(program: Program) -> Iterator[Match]:
-    if not program.whole or program.frameworks:
+    if not program.whole:
         return
-    called = program.methods("set_epoch")
     for sampler in program.data.samplers:
-        if the_constant(program.value(sampler, "shuffle", 3)) is False or sampler.spread:
+        loader = next((one for one in program.data.loaders if sampler in one.samplers), None)
+        unshuffled = the_constant(program.value(sampler, "shuffle", 3)) is False
+        seed = sampler.argument("seed", 4)  # DistributedSampler(data, seed=epoch) in each epoch
+        reseeded = seed is not None and kinds(program.values.of(seed, sampler.scope)) != {Kind.CONSTANT}
+        if loader is None or not loader.trains or unshuffled or sampler.spread or reseeded:
             continue
-        loader = _loader_of(program, sampler)
-        if loader is None or not loader.trains:
+        epochs = [outer for loop in loader.loops for outer in epochs_around(loop, program)]
+        if not epochs or (program.gets(Does.EPOCH) and handed_over(program, loader)):
             continue
-        epochs = [loop for training in loader.loops for loop in _epochs_around(program, training)]
-        if not epochs:
+        told = [call for call in program.methods("set_epoch") if _may_be_of(program, call, sampler, loader)]
+        given = [program.values.of(call.node.args[0], call.scope) for call in told if call.node.args]
+        if told and not all(kinds(value) == {Kind.CONSTANT} for value in given):
             continue
-        own = [call for call in called if _may_be_of(program, call, sampler, loader)]
-        same = own and all(
-            kinds(program.values.of(c.node.args[0], c.scope)) == {Kind.CONSTANT} for c in own if c.node.args
-        )
-        if own and not same:
-            continue
-        problem = "always gets the same epoch" if own else "is never told the epoch"
-        yield Match(
-            sampler.module.document,
-            sampler.span,
-            f"This sampler shuffles and {problem}: set_epoch() is "
-            + ("called with a constant." if own else "not called anywhere."),
-            () if own else _inserted(sampler, loader, epochs[0]),
-        )
-
-
-def _loader_of(program: Program, sampler: Call) -> Loader | None:
-    return next((loader for loader in program.data.loaders if sampler in loader.samplers), None)
-
-
-def _epochs_around(program: Program, training: Loop) -> list[Loop]:
-    return [loop for loop in around(training, program) if not loop.loaders and repeats(loop, program)]
+        problem = "is never told the epoch: set_epoch() is not called anywhere."
+        if told:
+            problem = "always gets the same epoch: set_epoch() is called with a constant."
+        edits = () if told else _inserted(sampler, loader, epochs[0])
+        yield match(sampler.module, sampler.node, f"This sampler shuffles and {problem}", *edits)
 
 
 def _may_be_of(program: Program, call: Call, sampler: Call, loader: Loader) -> bool:
     """Whether a set_epoch can be that of ``sampler``. What is unknown can."""
     base = call.base
-    if base is None:
-        return True
     if isinstance(base, ast.Attribute) and base.attr in {"sampler", "batch_sampler"}:
-        made = objects(program.values.of(base.value, call.scope))
+        made = program.made(base.value, call.scope)
         return not made or loader.call in made or not all(program.data.loader_of(one) for one in made)
-    value = program.values.of(base, call.scope)
-    if kinds(value) - {Kind.OBJECT, Kind.CONSTANT}:
+    if base is None or kinds(program.values.of(base, call.scope)) - {Kind.OBJECT, Kind.CONSTANT}:
         return True
-    others = objects(value)
-    return sampler in others or not others or not all(one in program.data.samplers for one in others)
+    made = program.made(base, call.scope)
+    return sampler in made or not made or not all(one in program.data.samplers for one in made)
 
 
 def _inserted(sampler: Call, loader: Loader, epochs: Loop) -> tuple[Edit, ...]:
@@ -72,30 +58,17 @@ def _inserted(sampler: Call, loader: Loader, epochs: Loop) -> tuple[Edit, ...]:
     node, module = epochs.node, epochs.scope.module
     if not isinstance(node, ast.For) or not isinstance(node.target, ast.Name) or node.target.id == "_":
         return ()
-    first = node.body[0]
-    if not alone(module, first) or sampler.module is not module:
+    if not alone(module, node.body[0]) or sampler.module is not module:
         return ()
     for call, attribute in ((sampler, ""), (loader.call, ".sampler")):
         statement = module.statement(call.node) if call.module is module else None
-        if isinstance(statement, ast.Assign) and statement.value is call.node and call.scope in _seen(epochs):
-            target = statement.targets[0]
-            if isinstance(target, ast.Name) or _is_own(target):
-                return (
-                    lines_before(
-                        module, first, f"{ast.unparse(target)}{attribute}.set_epoch({node.target.id})"
-                    ),
-                )
+        seen = call.scope in (epochs.scope, module.scope)
+        if isinstance(statement, ast.Assign) and statement.value is call.node and seen:
+            parts = dotted(statement.targets[0]) or []
+            if len(parts) == 1 or (len(parts) == 2 and parts[0] == "self"):
+                line = f"{'.'.join(parts)}{attribute}.set_epoch({node.target.id})"
+                return (lines_before(module, node.body[0], line),)
     return ()
-
-
-def _is_own(target: ast.expr) -> bool:
-    return (
-        isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
-    )
-
-
-def _seen(loop: Loop) -> list[object]:
-    return [loop.scope, loop.scope.module.scope]
 
 
 RULE = Rule(
@@ -145,21 +118,6 @@ main(None, None, None, 3)
 """,
     ),
     silent=(
-        """import torch.distributed as dist
-from torch.utils.data import DataLoader, DistributedSampler
-
-def main(dataset, model, optimizer):
-    dist.init_process_group("nccl")
-    sampler = DistributedSampler(dataset)
-    loader = DataLoader(dataset, batch_size=32, sampler=sampler)
-    for epoch in range(10):
-        loader.sampler.set_epoch(epoch)
-        for x, y in loader:
-            model(x).sum().backward()
-            optimizer.step()
-
-main(None, None, None)
-""",
         """import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler
 

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rankup.check.facts.program.module import Call, torch_last
 from rankup.check.facts.program.program import Program
-from rankup.check.facts.program.value import Kind, kinds, the_constant
+from rankup.check.facts.program.value import the_constant
 from rankup.check.rule import Match, Rule, Safety
 from rankup.check.rules.edits import keyword_removed
+from rankup.check.rules.queries import match
 from rankup.findings.finding import Confidence, Severity
 
 
 def find(program: Program) -> Iterator[Match]:
-    for loader in program.data.loaders:
-        call = loader.call
-        if the_constant(program.value(call, "shuffle", 2)) is not True:
-            continue
-        sampler = program.value(call, "sampler", 3)
-        if not sampler or kinds(sampler) != {Kind.OBJECT}:
-            continue
-        edit = keyword_removed(call, "shuffle")
-        yield Match(
-            call.module.document,
-            call.span,
-            "DataLoader gets a sampler and shuffle=True; torch refuses this with a ValueError.",
-            (edit,) if edit is not None else (),
-        )
+    for call in (loader.call for loader in program.data.loaders):
+        shuffles = the_constant(program.value(call, "shuffle", 2)) is True
+        if shuffles and program.surely(call.argument("sampler", 3), call.scope, _is_sampler):
+            edit = keyword_removed(call, "shuffle")
+            yield match(
+                call.module,
+                call.node,
+                "DataLoader gets a sampler and shuffle=True; torch refuses this with a ValueError.",
+                *([edit] if edit is not None else []),
+            )
+
+
+def _is_sampler(call: Call) -> bool:
+    """Whether a call makes a sampler, by what it is called: another function may return None."""
+    return call.last.endswith("Sampler") or torch_last(call).endswith("Sampler")
 
 
 RULE = Rule(

@@ -7,71 +7,43 @@ from collections.abc import Iterator
 
 from rankup.check.facts.program.data import Loader
 from rankup.check.facts.program.module import identifiers
+from rankup.check.facts.program.names import words
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.value import the_constant
 from rankup.check.rule import Match, Rule
+from rankup.check.rules.queries import evaluating, match, whole_lengths
 from rankup.findings.finding import Confidence, Severity
 
-_REDUCES = (
-    "all_reduce",
-    "all_gather",
-    "all_gather_object",
-    "gather",
-    "reduce",
-    "all_gather_into_tensor",
-    "gather_object",
-)
+_REDUCES = words("all_reduce all_gather all_gather_object gather reduce all_gather_into_tensor gather_object")
 
 
 def find(program: Program) -> Iterator[Match]:
-    if program.frameworks or not program.inits:
-        return
-    if not program.methods(*_REDUCES):
+    if not program.distributed or not program.methods(*_REDUCES):
         return  # RK504 says that nothing is added up at all
-    for loader in program.data.loaders:
+    for loader in evaluating(program):
         for sampler in loader.samplers:
-            if sampler not in program.data.samplers or not loader.evaluates or loader.trains:
+            dropped = the_constant(program.value(sampler, "drop_last", 5)) is True
+            if sampler not in program.data.samplers or dropped or _by_index(loader):
                 continue
-            if the_constant(program.value(sampler, "drop_last", 5)) is True:
-                continue
-            if _by_index(loader):
-                continue
-            whole = _by_whole_length(program, loader)
-            yield Match(
-                sampler.module.document,
-                sampler.span,
+            divided = [text for loop in loader.loops for _, text in whole_lengths(loader, loop)]
+            yield match(
+                sampler.module,
+                sampler.node,
                 "DistributedSampler repeats samples until each rank has as many: they count twice in this evaluation"
-                + (f", which is divided by {whole}." if whole else "."),
-                severity=Severity.WARNING if whole else Severity.NOTE,
+                + (f", which is divided by {divided[0]}." if divided else "."),
+                severity=Severity.WARNING if divided else Severity.NOTE,
             )
 
 
 def _by_index(loader: Loader) -> bool:
     """Whether results are stored at the index of their sample: a repeated one changes nothing."""
     for loop in loader.loops:
-        if not isinstance(loop.node, (ast.For, ast.AsyncFor)):
-            continue
-        given = identifiers(loop.node.target)
-        for node in ast.walk(loop.node):
-            if isinstance(node, ast.Assign) and any(
-                isinstance(target, ast.Subscript) and given & identifiers(target.slice)
-                for target in node.targets
-            ):
-                return True
+        given = identifiers(loop.node.target) if not isinstance(loop.node, ast.While) else set()
+        assigns = (node for node in ast.walk(loop.node) if isinstance(node, ast.Assign))
+        targets = (target for node in assigns for target in node.targets)
+        if any(isinstance(one, ast.Subscript) and given & identifiers(one.slice) for one in targets):
+            return True
     return False
-
-
-def _by_whole_length(program: Program, loader: Loader) -> str:
-    """Whether a result is divided by the length of the data set, which has no repeated samples."""
-    for loop in loader.loops:
-        for node in loop.scope.module.of(ast.BinOp):
-            if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
-                continue
-            if loop.scope.module.scope_of(node) is loop.scope:
-                text = ast.unparse(node.right)
-                if text.startswith("len(") and text.endswith(".dataset)"):
-                    return text
-    return ""
 
 
 RULE = Rule(
@@ -121,20 +93,6 @@ def main(dataset, model):
 """,
     ),
     silent=(
-        """import torch
-import torch.distributed as dist
-from torch.utils.data import DataLoader, DistributedSampler
-
-def evaluate(model, test_set, results):
-    loader = DataLoader(test_set, batch_size=64, sampler=DistributedSampler(test_set, shuffle=False))
-    model.eval()
-    with torch.no_grad():
-        for x, index in loader:
-            results[index] = model(x).argmax(1)
-    dist.all_reduce(results, op=dist.ReduceOp.MAX)
-
-dist.init_process_group("gloo")
-""",
         """import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler

@@ -5,37 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankup.check.facts.program.module import torch_last
+from rankup.check.facts.program.names import words
 from rankup.check.facts.program.program import Program
-from rankup.check.facts.program.sharding import expressions, strided
+from rankup.check.facts.program.sharding import strided_part
 from rankup.check.rule import Match, Rule
+from rankup.check.rules.queries import match
 from rankup.findings.finding import Confidence, Severity
+
+_AGREES = words("all_reduce barrier all_gather")
 
 
 def find(program: Program) -> Iterator[Match]:
-    if program.frameworks or not any(torch_last(call) != "DistributedDataParallel" for call in program.wraps):
+    if all(torch_last(call) == "DistributedDataParallel" for call in program.wraps):
         return
     for loader in program.data.loaders:
-        given = loader.call.argument("dataset", 0)
-        if (
-            given is None
-            or not loader.loops
-            or loader.sampled
-            or loader.call.argument("drop_last") is not None
-        ):
-            continue
-        for loop in loader.loops:
-            if any(call.last in {"all_reduce", "barrier", "all_gather"} for call in loop.calls):
-                continue  # the ranks may agree on when to stop
-            for part, _ in expressions(program, given, loader.call.scope, depth=2):
-                step = strided(program, part)
-                if step is not None:
-                    yield Match(
-                        loader.call.module.document,
-                        loader.call.span,
-                        f"Ranks have different numbers of samples here (range with step {step}), and the model is "
-                        "sharded: each forward pass is a collective.",
-                    )
-                    break
+        call = loader.call
+        # Ranks with a collective of their own may agree on when to stop.
+        alone = [loop for loop in loader.loops if not any(one.last in _AGREES for one in loop.calls)]
+        step = strided_part(program, call.argument("dataset", 0), call.scope)
+        if step and alone and not loader.sampled and call.argument("drop_last") is None:
+            yield match(
+                call.module,
+                call.node,
+                f"Ranks have different numbers of samples here (range with step {step}), and the model is sharded: "
+                "each forward pass is a collective.",
+            )
 
 
 RULE = Rule(

@@ -2,50 +2,54 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program.module import Call, place
+from rankup.check.facts.program.flow import BRANCHES, WITHS, comes_after, holders
+from rankup.check.facts.program.module import Call
 from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.sounds import MAY_DOWNLOAD, TURNS, says
 from rankup.check.facts.program.value import the_constant
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import alone, indent_of, lines_after, lines_before, name_for
+from rankup.check.rules.queries import match
 from rankup.findings.finding import Confidence, Severity
 
 _PACKAGES = ("torchvision.datasets.", "torchaudio.datasets.", "torchtext.datasets.")
 
 
 def find(program: Program) -> Iterator[Match]:
-    if not program.entry or program.frameworks or not (program.inits or program.wraps or program.many_ranks):
+    if not program.entry or not (program.distributed or program.wraps or program.many_ranks):
         return
     if program.starts and not program.many_ranks:
         return
     calls = [call for call in program.calls if call.name.startswith(_PACKAGES)]
     loading = [call for call in calls if the_constant(program.value(call, "download")) is True]
-    guarded = [call for call in loading if program.first_only(call) or not program.on_all_ranks(call)]
-    if guarded:
+    if any(program.first_only(call) or _on_one_rank(program, call) for call in loading):
         return
     for call in loading:
-        if program.guards.limited(call.node, call.scope) or _in_turns(program, call) or _may_be_single(call):
-            continue
-        yield Match(
-            call.module.document,
-            call.span,
-            f"All ranks run {ast.unparse(call.node.func)}(download=True) at the same time.",
-            _edit(program, call),
-        )
+        if not (
+            program.guards.limited(call.node, call.scope) or _in_turns(program, call) or _may_be_single(call)
+        ):
+            yield match(
+                call.module,
+                call.node,
+                f"All ranks run {call.text}(download=True) at the same time.",
+                *_edit(program, call),
+            )
+
+
+def _on_one_rank(program: Program, call: Call) -> bool:
+    """Whether the process that starts the ranks runs a call, or Lightning's hook for one process of each node."""
+    return not program.on_all_ranks(call) or call.scope.name == "prepare_data"
 
 
 def _in_turns(program: Program, call: Call, depth: int = 0) -> bool:
     """Whether ranks take turns: between barriers, with a lock, or inside ``main_process_first()``."""
-    module = call.module
-    for holder, _ in module.ancestors(call.node):
-        if isinstance(holder, (ast.With, ast.AsyncWith)):
-            text = " ".join(ast.unparse(item.context_expr) for item in holder.items).lower()
-            if "first" in text or "lock" in text:
-                return True
+    around = holders(call.module, call.node, *WITHS)
+    if any(says(item.context_expr, TURNS) for holder in around for item in getattr(holder, "items", ())):
+        return True
     for other in call.scope.calls:
-        waits = other.last in {"barrier", "wait_for_everyone"} and place(other.node) < place(call.node)
+        waits = other.last in {"barrier", "wait_for_everyone"} and comes_after(call, other)
         if waits and program.guards.of(other.node, other.scope):
             return True
     sites = program.graph.sites.get(call.scope, [])
@@ -54,26 +58,18 @@ def _in_turns(program: Program, call: Call, depth: int = 0) -> bool:
 
 def _may_be_single(call: Call) -> bool:
     """Whether the call is in a branch that asks for one process."""
-    for holder, _ in call.module.ancestors(call.node):
-        if isinstance(holder, (ast.If, ast.IfExp)):
-            text = ast.unparse(holder.test).lower()
-            if any(word in text for word in ("dist", "world", "ddp", "rank", "exists", "download")):
-                return True
-    return False
+    around = holders(call.module, call.node, *BRANCHES)
+    return any(isinstance(one, BRANCHES) and says(one.test, MAY_DOWNLOAD) for one in around)
 
 
 def _edit(program: Program, call: Call) -> tuple[Edit, ...]:
     """Rank 0 downloads while the others wait: only if the process group is known to exist already."""
-    module = call.module
-    statement = module.statement(call.node)
-    rank = name_for(module, "torch.distributed.get_rank")
-    barrier = name_for(module, "torch.distributed.barrier")
-    if rank is None or barrier is None or not alone(module, statement):
+    module, statement = call.module, call.module.statement(call.node)
+    rank, barrier = (name_for(module, f"torch.distributed.{name}") for name in ("get_rank", "barrier"))
+    before = [one for one in program.inits if one.scope is call.scope and comes_after(call, one)]
+    if rank is None or barrier is None or not before or not alone(module, statement):
         return ()
-    before = [
-        other for other in program.inits if other.scope is call.scope and place(other.node) < place(call.node)
-    ]
-    if not before or program.guards.of(before[0].node, call.scope):
+    if program.guards.of(before[0].node, call.scope):
         return ()
     step = "\t" if indent_of(module, statement).startswith("\t") else "    "
     return (
@@ -117,35 +113,6 @@ data = torchvision.datasets.CIFAR10(
 """,
     ),
     silent=(
-        """import torch.distributed as dist
-from torchvision import datasets
-
-def main():
-    dist.init_process_group("nccl")
-    if dist.get_rank() == 0:
-        datasets.MNIST("data", train=True, download=True)
-    dist.barrier()
-    return datasets.MNIST("data", train=True)
-
-if __name__ == "__main__":
-    main()
-""",
-        """import os
-import torch.distributed as dist
-from torchvision import datasets
-
-def main():
-    dist.init_process_group("nccl")
-    rank = int(os.environ["LOCAL_RANK"])
-    if rank != 0:
-        dist.barrier()
-    train = datasets.MNIST("data", train=True, download=True)
-    if rank == 0:
-        dist.barrier()
-
-if __name__ == "__main__":
-    main()
-""",
         """import torch.multiprocessing as mp
 import torch.distributed as dist
 from torchvision import datasets
@@ -156,21 +123,6 @@ def run(rank, data):
 if __name__ == "__main__":
     data = datasets.MNIST("data", download=True)
     mp.spawn(run, args=(data,), nprocs=2)
-""",
-        """--- fetch.py
-from torchvision import datasets
-from common import root
-
-if __name__ == "__main__":
-    datasets.MNIST(root(), download=True)
---- common.py
-import torch.distributed as dist
-
-def root():
-    return "data"
-
-def setup():
-    dist.init_process_group("nccl")
 """,
         """from torchvision import datasets
 

@@ -6,103 +6,69 @@ import ast
 from collections.abc import Iterator
 
 from rankup.check.facts.program.data import Loader
-from rankup.check.facts.program.loops import around, repeats
+from rankup.check.facts.program.frameworks import Does
+from rankup.check.facts.program.loops import epochs_around
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.sharding import expressions, is_iterable, is_synthetic
+from rankup.check.facts.program.sounds import ORDERED, says
 from rankup.check.facts.program.value import the_constant
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import argument_added, keyword_removed, replaced
+from rankup.check.rules.queries import dividing, match
 from rankup.findings.finding import Confidence, Severity
 
 
 def find(program: Program) -> Iterator[Match]:
-    if program.frameworks == {"lightning"}:
-        yield from _of_lightning(program)
-    if program.frameworks - {"accelerate"}:
-        return
     for loader in program.data.loaders:
-        call = loader.call
-        given = call.argument("dataset", 0)
-        if given is None or call.spread or not any(loop.trains for loop in loader.loops):
+        given = loader.call.argument("dataset", 0)
+        if given is None or loader.call.spread or not _may_be_in_order(program, loader, given):
             continue
-        if not _epochs(program, loader) or is_iterable(program, given, call.scope):
+        if not any(epochs_around(loop, program) for loop in loader.loops if loop.trains):
+            if _is_lightnings(program, loader):
+                yield from _unshuffled(program, loader, "on one device Lightning keeps the order.")
             continue
-        if is_synthetic(program, given, call.scope) or _shuffled_before(program, loader):
-            continue
-        samplers = [
-            s
-            for s in loader.samplers
-            if s in program.data.samplers and the_constant(program.value(s, "shuffle", 3)) is False
-        ]
-        if samplers and len(samplers) == len(loader.samplers):
-            edit = keyword_removed(samplers[0], "shuffle")
-            yield Match(
-                samplers[0].module.document,
-                samplers[0].span,
-                "DistributedSampler(shuffle=False) for training: every epoch has the same batches.",
-                (edit,) if edit is not None else (),
-            )
-        elif (
-            "accelerate" in program.frameworks
-            and not loader.sampled
-            and program.named("accelerate.Accelerator")
-        ):
-            value = program.value(call, "shuffle", 2)
-            if not value or the_constant(value) is False:
-                yield Match(
-                    call.module.document,
-                    call.span,
-                    "This training loader does not shuffle; Accelerate keeps the order.",
-                    _shuffling(loader),
+        samplers = dividing(program, loader)
+        if samplers and not program.gets(Does.SAMPLER):
+            fixed = [the_constant(program.value(one, "shuffle", 3)) is False for one in samplers]
+            if all(fixed):
+                edit = keyword_removed(samplers[0], "shuffle")
+                yield match(
+                    samplers[0].module,
+                    samplers[0].node,
+                    "DistributedSampler(shuffle=False) for training: every epoch has the same batches.",
+                    *([edit] if edit is not None else []),
                 )
+        elif program.named("accelerate.Accelerator"):
+            yield from _unshuffled(program, loader, "Accelerate keeps the order.")
 
 
-def _of_lightning(program: Program) -> Iterator[Match]:
-    """The loaders that ``train_dataloader`` returns: Lightning divides them among the ranks, in their order."""
-    for loader in program.data.loaders:
-        call = loader.call
-        given = call.argument("dataset", 0)
-        if given is None or call.spread or loader.sampled or call.scope.name != "train_dataloader":
-            continue
-        value = program.value(call, "shuffle", 2)
-        if (value and the_constant(value) is not False) or is_iterable(program, given, call.scope):
-            continue
-        if is_synthetic(program, given, call.scope) or _shuffled_before(program, loader):
-            continue
-        yield Match(
-            call.module.document,
-            call.span,
-            "This training loader does not shuffle; Lightning keeps the order.",
-            _shuffling(loader),
-        )
-
-
-def _epochs(program: Program, loader: Loader) -> bool:
-    return any(
-        not outer.loaders and repeats(outer, program)
-        for loop in loader.loops
-        if loop.trains
-        for outer in around(loop, program)
+def _is_lightnings(program: Program, loader: Loader) -> bool:
+    """Whether Lightning gets a loader as it is. On several devices it replaces the sampler by one that shuffles."""
+    trainers = [call for call in program.methods("Trainer") if call.name]
+    several = program.many_ranks or any(map(program.several_devices, trainers))
+    return (
+        program.frameworks == {"lightning"} and loader.call.scope.name == "train_dataloader" and not several
     )
 
 
-def _shuffled_before(program: Program, loader: Loader) -> bool:
-    """Whether the data are shuffled in another way, or an order is wanted."""
-    given = loader.call.argument("dataset", 0)
-    assert given is not None
-    return any(
-        "shuffle" in text or "permut" in text or "pack" in text or "sort" in text
-        for part, _ in expressions(program, given, loader.call.scope)
-        for text in [ast.unparse(part).lower()]
+def _unshuffled(program: Program, loader: Loader, order: str) -> Iterator[Match]:
+    call, given = loader.call, loader.call.argument("shuffle", 2)
+    if loader.sampled or (
+        given is not None and the_constant(program.values.of(given, call.scope)) is not False
+    ):
+        return
+    edit: Edit = (
+        argument_added(call, "shuffle=True") if given is None else replaced(call.module, given, "True")
     )
+    yield match(call.module, call.node, f"This training loader does not shuffle; {order}", edit)
 
 
-def _shuffling(loader: Loader) -> tuple[Edit, ...]:
-    call = loader.call
-    given = call.argument("shuffle", 2)
-    if given is not None:
-        return (replaced(call.module, given, "True"),)
-    return (argument_added(call, "shuffle=True"),)
+def _may_be_in_order(program: Program, loader: Loader, given: ast.expr) -> bool:
+    """Whether the data have an order that nobody wanted, and nothing shuffles them before."""
+    scope = loader.call.scope
+    if is_iterable(program, given, scope) or is_synthetic(program, given, scope):
+        return False
+    return not any(says(part, ORDERED) for part, _ in expressions(program, given, scope))
 
 
 RULE = Rule(
@@ -139,35 +105,8 @@ def main(dataset, model, optimizer):
             model(x).sum().backward()
             optimizer.step()
 """,
-        """import torchvision
-from accelerate import Accelerator
-from torch.utils.data import DataLoader
-
-def main(model, optimizer):
-    accelerator = Accelerator()
-    loader = DataLoader(torchvision.datasets.MNIST("data"), batch_size=64)
-    for epoch in range(5):
-        for x, y in loader:
-            accelerator.backward(model(x).sum())
-            optimizer.step()
-""",
     ),
     silent=(
-        """import lightning as L
-import torchvision
-from torch.utils.data import DataLoader
-
-class Data(L.LightningDataModule):
-    def setup(self, stage=None):
-        self.train = torchvision.datasets.MNIST("data", train=True)
-        self.valid = torchvision.datasets.MNIST("data", train=False)
-
-    def train_dataloader(self):
-        return DataLoader(self.train, batch_size=64, shuffle=True)
-
-    def val_dataloader(self):
-        return DataLoader(self.valid, batch_size=64)
-""",
         """import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler
 

@@ -6,41 +6,34 @@ import ast
 from collections.abc import Iterator
 
 from rankup.check.facts.program.loops import around_call
-from rankup.check.facts.program.module import Call
 from rankup.check.facts.program.program import Program
 from rankup.check.rule import Match, Rule, Safety
 from rankup.check.rules.edits import replaced
+from rankup.check.rules.queries import match
 from rankup.findings.finding import Confidence, Severity
 
 
 def find(program: Program) -> Iterator[Match]:
     for call in program.methods("len"):
-        loader = _first_batch(call)
-        if loader is None or not around_call(call, program):
-            continue
-        name = ast.unparse(loader)
-        yield Match(
-            call.module.document,
-            call.span,
-            f"A batch of {name} is loaded in each epoch only to read its size.",
-            (replaced(call.module, call.node, f"{name}.batch_size"),),
-        )
+        loader = _first_batch(call.node)
+        if loader is not None and around_call(call, program):
+            name = ast.unparse(loader)
+            yield match(
+                call.module,
+                call.node,
+                f"A batch of {name} is loaded in each epoch only to read its size.",
+                replaced(call.module, call.node, f"{name}.batch_size"),
+            )
 
 
-def _first_batch(call: Call) -> ast.expr | None:
+def _first_batch(node: ast.expr) -> ast.expr | None:
     """The loader of ``len(next(iter(loader))[0])``."""
-    if len(call.node.args) != 1 or not isinstance(call.node.func, ast.Name):
-        return None
-    node = call.node.args[0]
-    if isinstance(node, ast.Subscript):
-        node = node.value
-    for name in ("next", "iter"):
-        if not (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id == name
-            and node.args
-        ):
+    for name in ("len", "next", "iter"):
+        if isinstance(node, ast.Subscript):
+            node = node.value
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or len(node.args) != 1:
+            return None
+        if node.func.id != name:
             return None
         node = node.args[0]
     return node if isinstance(node, (ast.Name, ast.Attribute)) else None

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rankup.check.facts.program.program import Program
 from rankup.check.rule import Match, Rule
+from rankup.check.rules.queries import match
 from rankup.findings.finding import Confidence, Severity
 
 _DEAD = ("yann.lecun.com/exdb/mnist",)
@@ -16,11 +17,7 @@ def find(program: Program) -> Iterator[Match]:
         for node in module.addresses:
             for dead in _DEAD:
                 if dead in str(node.value) and "\n" not in str(node.value):
-                    yield Match(
-                        module.document,
-                        module.span(node),
-                        f"{dead} does not give the files any more.",
-                    )
+                    yield match(module, node, f"{dead} does not give the files any more.")
 
 
 RULE = Rule(

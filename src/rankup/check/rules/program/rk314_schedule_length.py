@@ -6,11 +6,14 @@ import ast
 from collections.abc import Iterator
 
 from rankup.check.facts.program.data import Loader
-from rankup.check.facts.program.module import Call, identifiers
+from rankup.check.facts.program.frameworks import Does
+from rankup.check.facts.program.module import Call, same
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.sharding import expressions
-from rankup.check.facts.program.value import Kind, depends_on
+from rankup.check.facts.program.sounds import GLOBAL, WORLD, sounds
+from rankup.check.facts.program.value import Kind
 from rankup.check.rule import Match, Rule
+from rankup.check.rules.queries import goes_in, lengths_in, match
 from rankup.findings.finding import Confidence, Severity
 
 _LENGTHS = {
@@ -24,21 +27,18 @@ _LENGTHS = {
 
 
 def find(program: Program) -> Iterator[Match]:
-    if not program.whole or program.frameworks or not program.inits or not program.data.samplers:
+    if not program.whole or not program.distributed or program.gets(Does.SCHEDULE):
         return
-    if any(_divides_batch(program, loader) for loader in program.data.loaders):
+    if not program.data.samplers or any(_divides_batch(program, loader) for loader in program.data.loaders):
         return
-    data = {ast.unparse(s.argument("dataset", 0) or s.node) for s in program.data.samplers}
     for call in program.methods(*_LENGTHS):
         for keyword in _LENGTHS[call.last]:
             given = call.argument(keyword, 2 if call.last.startswith("get_") else None)
-            if given is None:
-                continue
-            whole = _undivided(program, call, given, data)
-            if whole:
-                yield Match(
-                    call.module.document,
-                    call.module.span(given),
+            whole = _undivided(program, call, given) if given is not None else ""
+            if given is not None and whole:
+                yield match(
+                    call.module,
+                    given,
                     f"{keyword} is computed from {whole}, all the data; a rank makes only its part of these steps.",
                 )
 
@@ -46,40 +46,21 @@ def find(program: Program) -> Iterator[Match]:
 def _divides_batch(program: Program, loader: Loader) -> bool:
     """``batch_size // world_size`` for each rank: then ``len(dataset) // batch_size`` is a rank's number of steps."""
     batch = loader.call.argument("batch_size", 1)
-    return batch is not None and any(
-        isinstance(part, ast.expr) and depends_on(program.values.of(part, inside), Kind.WORLD_SIZE)
-        for part, inside in expressions(program, batch, loader.call.scope, depth=3)
-    )
+    return batch is not None and goes_in(program, batch, loader.call.scope, (Kind.WORLD_SIZE,), depth=3)
 
 
-def _undivided(program: Program, call: Call, given: ast.expr, data: set[str]) -> str:
+def _undivided(program: Program, call: Call, given: ast.expr) -> str:
     """``len(dataset) // batch_size`` without the number of ranks."""
-    found = ""
-    for part, inside in expressions(program, given, call.scope, depth=3):
-        if any("world" in name.lower() or "replica" in name.lower() for name in identifiers(part)):
-            return ""
-        if isinstance(part, ast.expr) and depends_on(program.values.of(part, inside), Kind.WORLD_SIZE):
-            return ""
-        for node in ast.walk(part):
-            if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv)):
-                for factor in _factors(node.left):
-                    text = ast.unparse(factor)
-                    if text.startswith("len(") and text[4:-1] in data and not _is_global(node.right):
-                        found = text
-    return found
-
-
-def _factors(node: ast.expr) -> list[ast.expr]:
-    """``epochs * len(dataset)`` is divided as a whole."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        return [*_factors(node.left), *_factors(node.right)]
-    return [node]
-
-
-def _is_global(node: ast.expr) -> bool:
-    return any(
-        word in name.lower() for name in identifiers(node) for word in ("global", "total", "effective")
-    )
+    if goes_in(program, given, call.scope, (Kind.WORLD_SIZE,), WORLD, depth=3):
+        return ""
+    data = [sampler.argument("dataset", 0) for sampler in program.data.samplers]
+    parts = [node for part, _ in expressions(program, given, call.scope, depth=3) for node in ast.walk(part)]
+    for node in parts:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv)):
+            for whole, of in lengths_in(node.left):
+                if any(same(of, one) for one in data) and not sounds(node.right, GLOBAL):
+                    return ast.unparse(whole)
+    return ""
 
 
 RULE = Rule(
@@ -142,18 +123,6 @@ def main(dataset, optimizer, epochs):
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps)
 
 main([], None, 3)
-""",
-        """import torch
-import torch.distributed as dist
-from torch.utils.data import DataLoader, DistributedSampler
-
-def main(dataset, optimizer, epochs, batch_size):
-    dist.init_process_group("nccl")
-    loader = DataLoader(dataset, batch_size // dist.get_world_size(), sampler=DistributedSampler(dataset))
-    steps = len(dataset) // batch_size * epochs
-    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps)
-
-main([], None, 3, 256)
 """,
     ),
 )

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rankup.check.facts.program.frameworks import Does
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.sharding import is_sharded
 from rankup.check.rule import Match, Rule
+from rankup.check.rules.queries import evaluating, match
 from rankup.findings.finding import Confidence, Severity
 
 
 def find(program: Program) -> Iterator[Match]:
-    if not program.whole or program.frameworks or not program.inits or not program.wraps:
+    if not program.whole or not program.averages or program.gets(Does.SAMPLER):
         return
-    for loader in program.data.loaders:
-        call = loader.call
-        data = call.argument("dataset", 0)
-        if loader.sampled or call.spread or not loader.evaluates or loader.trains or data is None:
+    for loader in evaluating(program):
+        call, data = loader.call, loader.call.argument("dataset", 0)
+        places = [(call.node, call.scope), *((loop.node, loop.scope) for loop in loader.loops)]
+        if loader.sampled or loader.hidden or data is None or not program.on_all_ranks(call):
             continue
-        if not any(loop.evaluates for loop in loader.loops) or not program.on_all_ranks(call):
+        if any(program.guards.limited(node, scope) for node, scope in places):
             continue
-        if program.guards.limited(call.node, call.scope) or is_sharded(program, data, call.scope):
-            continue
-        if any(program.guards.limited(loop.node, loop.scope) for loop in loader.loops):
-            continue
-        yield Match(
-            call.module.document,
-            call.span,
-            "All ranks evaluate the whole data set: each does the same work.",
-        )
+        if any(loop.evaluates for loop in loader.loops) and not is_sharded(program, data, call.scope):
+            yield match(
+                call.module, call.node, "All ranks evaluate the whole data set: each does the same work."
+            )
 
 
 RULE = Rule(

@@ -1,4 +1,4 @@
-"""All ranks write the same file."""
+"""Several ranks write the same file: all of them, or local rank 0 of every node."""
 
 from __future__ import annotations
 
@@ -6,79 +6,57 @@ import ast
 import builtins
 from collections.abc import Iterator
 
+from rankup.check.facts.program.flow import BRANCHES, holders
 from rankup.check.facts.program.module import Call, Scope, identifiers
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.sharding import expressions
-from rankup.check.facts.program.snapshots import to_file
-from rankup.check.facts.program.value import Kind, depends_on
+from rankup.check.facts.program.sounds import LEAVES_EARLY, MAY_SAVE, NODE_FILE, OWN_FILE, PROCESS, sounds
+from rankup.check.facts.program.value import RANKS, Kind
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import alone, indented_under, name_for
+from rankup.check.rules.queries import goes_in, match, saves
 from rankup.findings.finding import Confidence, Severity
-
-_RANKS = (Kind.RANK, Kind.LOCAL_RANK, Kind.NODE_RANK)
-_OWN = ("buffer", "uuid", "pid", "tempfile", "temporary", "mkstemp", "mkdtemp", "gettempdir", "mktemp")
-_WORDS = ("rank", "proc", "gpu", "device", "shard", "node", "worker")
 
 
 def find(program: Program) -> Iterator[Match]:
-    if not program.whole or program.frameworks or not program.inits:
+    if not program.distributed or (program.starts and not program.many_ranks):
         return
-    if program.starts and not program.many_ranks:
-        return
-    for call in program.named("torch.save"):
-        path = call.argument("f", 1)
-        if path is None or not program.on_all_ranks(call) or program.guards.limited(call.node, call.scope):
-            continue
-        if (
-            not to_file(program, call)
-            or _by_condition(program, call)
-            or not _one_path(program, path, call.scope)
-        ):
-            continue
-        yield Match(
-            call.module.document,
-            call.span,
-            f"All ranks write {ast.unparse(path)} at the same time.",
-            _edit(call),
-        )
+    for call, path in saves(program):
+        if not program.guards.limited(call.node, call.scope):
+            if program.whole and program.on_all_ranks(call) and _by_all(program, call, path):
+                message = f"All ranks write {ast.unparse(path)} at the same time."
+                yield match(call.module, call.node, message, *_edit(call))
+        elif not program.one_node and not program.spawns and not program.started:
+            yield from _by_each_node(program, call, path)
+
+
+def _by_all(program: Program, call: Call, path: ast.expr) -> bool:
+    return not _by_condition(program, call) and _one_path(program, path, call.scope)
 
 
 def _by_condition(program: Program, call: Call, depth: int = 0) -> bool:
     """Whether a condition that may mean the rank or a single process stands around the save, or around its callers."""
-    for holder, _ in call.module.ancestors(call.node):
-        if isinstance(holder, (ast.If, ast.IfExp)):
-            names = {name.lower() for name in identifiers(holder.test)}
-            if any(
-                word in name
-                for name in names
-                for word in (*_WORDS, "dist", "world", "ddp", "main", "master", "should_save", "do_save")
-            ):
-                return True
+    around = holders(call.module, call.node, *BRANCHES)
+    if any(isinstance(holder, BRANCHES) and sounds(holder.test, MAY_SAVE) for holder in around):
+        return True
     for statement in call.scope.body:  # if world_size != 1: raise
-        if isinstance(statement, ast.If) and statement.lineno < call.node.lineno and _leaves(statement):
-            names = {name.lower() for name in identifiers(statement.test)}
-            if any(word in name for name in names for word in (*_WORDS, "dist", "world")):
+        if isinstance(statement, ast.If) and statement.lineno < call.node.lineno:
+            ends = isinstance(statement.body[-1], (ast.Return, ast.Raise))
+            if ends and sounds(statement.test, LEAVES_EARLY):
                 return True
     sites = program.graph.sites.get(call.scope, [])
     return depth < 4 and any(_by_condition(program, site.call, depth + 1) for site in sites)
 
 
-def _leaves(statement: ast.If) -> bool:
-    return isinstance(statement.body[-1], (ast.Return, ast.Raise))
-
-
 def _one_path(program: Program, path: ast.expr, scope: Scope) -> bool:
     """Whether a path is known to be the same on all ranks."""
+    if goes_in(program, path, scope, RANKS, (*PROCESS, *OWN_FILE)):
+        return False
     for part, inside in expressions(program, path, scope):
-        if any(word in name.lower() for name in identifiers(part) for word in (*_WORDS, *_OWN)):
-            return False
         if any("tmp" in name.lower() and name not in inside.definitions for name in identifiers(part)):
             return False
-        for node in ast.walk(part):
-            if isinstance(node, ast.expr) and depends_on(program.values.of(node, inside), *_RANKS):
-                return False
-            if isinstance(node, ast.Name) and not _known(program, node, inside):
-                return False
+        if any(isinstance(node, ast.Name) and not _known(program, node, inside) for node in ast.walk(part)):
+            return False
     return True
 
 
@@ -93,9 +71,30 @@ def _known(program: Program, node: ast.Name, scope: Scope) -> bool:
     return node.id in scope.module.imports or hasattr(builtins, node.id)
 
 
+def _by_each_node(program: Program, call: Call, path: ast.expr) -> Iterator[Match]:
+    """A save that asks for the local rank, of which every node has a first one."""
+    guards = program.guards.everywhere(call.node, call.scope)
+    local = [guard for guard in guards if guard.test.first and guard.test.sure]
+    if not local or any(guard.test.of is not Kind.LOCAL_RANK for guard in guards):
+        return
+    texts = [node for part, _ in expressions(program, path, call.scope) for node in ast.walk(part)]
+    own = ("/tmp", "/local", "/dev/shm")
+    if any(isinstance(node, ast.Constant) and str(node.value).startswith(own) for node in texts):
+        return
+    if not goes_in(program, path, call.scope, (Kind.RANK, Kind.NODE_RANK), NODE_FILE):
+        yield match(
+            call.module,
+            call.node,
+            f"{ast.unparse(path)} is written by local rank 0 of every node (condition at line {local[0].line}).",
+            severity=Severity.WARNING if program.many_nodes else Severity.NOTE,
+            confidence=Confidence.SURE if program.many_nodes else Confidence.LIKELY,
+            why="On several nodes several processes write the same file of a shared file system at the same time.",
+            fix="Ask for the global rank: if dist.get_rank() == 0.",
+        )
+
+
 def _edit(call: Call) -> tuple[Edit, ...]:
-    module = call.module
-    statement = module.statement(call.node)
+    module, statement = call.module, call.module.statement(call.node)
     rank = name_for(module, "torch.distributed.get_rank")
     if rank is None or not isinstance(statement, ast.Expr) or not alone(module, statement):
         return ()
@@ -107,7 +106,7 @@ RULE = Rule(
     name="save-all-ranks",
     severity=Severity.WARNING,
     confidence=Confidence.LIKELY,
-    what="All ranks save into the same file.",
+    what="Several ranks save into the same file: all of them, or the first one of every node.",
     why="The writes mix, and the file can be damaged: 'storage has wrong size' on loading (apex#629).",
     fix="Save on rank 0 only: if dist.get_rank() == 0. Other ranks may need a barrier before they read it.",
     find=find,
@@ -136,44 +135,8 @@ def main():
 
 main()
 """,
-        """import argparse
-import os
-import torch
-import torch.distributed as dist
-
-def save(model, args, epoch):
-    path = os.path.join(args.out, f"epoch_{epoch}.pt")
-    torch.save(
-        {"model": model.state_dict(), "epoch": epoch},
-        path,
-    )
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--out", default="runs")
-    args = parser.parse_args()
-    dist.init_process_group("nccl")
-    for epoch in range(3):
-        save(torch.nn.Linear(2, 2), args, epoch)
-
-if __name__ == "__main__":
-    main()
-""",
     ),
     silent=(
-        """import os
-import tempfile
-import torch
-import torch.distributed as dist
-
-def main():
-    dist.init_process_group("gloo")
-    model = torch.nn.Linear(2, 2)
-    _, tmp = tempfile.mkstemp()
-    torch.save(model.state_dict(), tmp)
-
-main()
-""",
         """import torch
 import torch.distributed as dist
 
@@ -188,34 +151,7 @@ import torch.distributed as dist
 def main():
     dist.init_process_group("gloo")
     model = torch.nn.Linear(2, 2)
-    if dist.get_rank() == 0:
-        torch.save(model.state_dict(), "model.pt")
-
-main()
-""",
-        """import torch
-import torch.distributed as dist
-
-def main():
-    dist.init_process_group("gloo")
-    model = torch.nn.Linear(2, 2)
     torch.save(model.state_dict(), f"model-{dist.get_rank()}.pt")
-
-main()
-""",
-        """import torch
-import torch.distributed as dist
-
-def is_main_process():
-    return not dist.is_initialized() or dist.get_rank() == 0
-
-def save_on_master(*args, **kwargs):
-    if is_main_process():
-        torch.save(*args, **kwargs)
-
-def main():
-    dist.init_process_group("gloo")
-    save_on_master(torch.nn.Linear(2, 2).state_dict(), "model.pt")
 
 main()
 """,

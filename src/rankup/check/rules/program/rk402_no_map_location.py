@@ -5,81 +5,64 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program.module import Call, identifiers
+from rankup.check.facts.program.flow import BRANCHES, holders
+from rankup.check.facts.program.module import Call, identifiers, last_name, same
 from rankup.check.facts.program.program import Program
-from rankup.check.facts.program.value import Value, constants, the_constant
-from rankup.check.rule import Match, Rule, Safety
+from rankup.check.facts.program.value import the_constant
+from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import argument_added, replaced
+from rankup.check.rules.queries import loads, match
 from rankup.findings.finding import Confidence, Severity
 
 
 def find(program: Program) -> Iterator[Match]:
-    if program.frameworks or not program.inits or not _uses_cuda(program):
+    if not program.distributed or (program.starts and not program.many_ranks):
         return
-    if program.starts and not program.many_ranks:
+    nccl = ["nccl" in str(the_constant(program.value(call, "backend", 0))) for call in program.inits]
+    if not any(nccl) and not program.named("torch.cuda.set_device") and not program.methods("cuda"):
         return
-    for call in program.named("torch.load"):
-        given = program.value(call, "map_location", 1)
+    for call in loads(program):
         where = call.argument("map_location", 1)
-        if (
-            (where is not None and not _is_first_device(given))
-            or call.spread
-            or program.guards.limited(call.node, call.scope)
-        ):
+        given = program.values.of(where, call.scope)
+        if where is not None and the_constant(given) != "cuda:0" and ast.unparse(where) != "None":
             continue
-        if not program.on_all_ranks(call) or not _is_state(call) or _other_branch(program, call):
+        if call.spread or program.guards.limited(call.node, call.scope) or not program.on_all_ranks(call):
             continue
-        yield Match(
-            call.module.document,
-            call.span,
-            "torch.load() puts its tensors on cuda:0 on every rank."
-            if where is not None
-            else "torch.load() without map_location: tensors saved from cuda:0 go to cuda:0 on every rank.",
-            (replaced(call.module, where, '"cpu"'),)
-            if where is not None
-            else (argument_added(call, 'map_location="cpu"'),),
-        )
-
-
-def _is_first_device(given: Value) -> bool:
-    """Whether ``map_location`` is None, or the first GPU for everybody."""
-    found = constants(given)
-    return len(given) == len(found) == 1 and found[0] in {None, "cuda:0"}
-
-
-def _uses_cuda(program: Program) -> bool:
-    if any("nccl" in str(the_constant(program.value(call, "backend", 0))) for call in program.inits):
-        return True
-    return bool(program.named("torch.cuda.set_device") or program.methods("cuda"))
+        if _is_state(call) and not _other_branch(program, call):
+            message = (
+                "torch.load() without map_location: tensors saved from cuda:0 go to cuda:0 on every rank."
+            )
+            edit: Edit = argument_added(call, 'map_location="cpu"')
+            if where is not None:
+                message = "torch.load() puts its tensors on cuda:0 on every rank."
+                edit = replaced(call.module, where, '"cpu"')
+            yield match(call.module, call.node, message, edit)
 
 
 def _other_branch(program: Program, call: Call) -> bool:
     """Whether the other branch of a condition loads with map_location: this one is for a single process."""
-    around = {
-        holder for holder, _ in call.module.ancestors(call.node) if isinstance(holder, (ast.If, ast.IfExp))
-    }
+    around = set(holders(call.module, call.node, *BRANCHES))
     return any(
-        other is not call and other.argument("map_location", 1) is not None and holder in around
-        for other in program.named("torch.load")
-        if other.module is call.module
-        for holder, _ in other.module.ancestors(other.node)
+        other is not call and other.argument("map_location", 1) is not None
+        for other in loads(program)
+        if around & set(holders(other.module, other.node, *BRANCHES))
     )
 
 
 def _is_state(call: Call) -> bool:
     """Whether what is loaded becomes the state of a model or an optimizer."""
-    for holder, _ in call.module.ancestors(call.node):
-        if isinstance(holder, ast.Call) and ast.unparse(holder.func).endswith("load_state_dict"):
-            return True
+    if any(last_name(one) == "load_state_dict" for one in holders(call.module, call.node, ast.Call)):
+        return True
     statement = call.module.statement(call.node)
-    if not isinstance(statement, (ast.Assign, ast.AnnAssign)):
-        return isinstance(statement, ast.Return) and "ch" in call.scope.name and "point" in call.scope.name
-    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    names = {ast.unparse(target) for target in targets}
+    if isinstance(statement, ast.Return):
+        return "ch" in call.scope.name and "point" in call.scope.name
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
     return any(
-        other.last == "load_state_dict"
-        and any(names & (identifiers(a) | {ast.unparse(a)}) for a in other.node.args)
+        same(target, one) or (isinstance(target, ast.Name) and target.id in identifiers(one))
         for other in call.scope.calls
+        if other.last == "load_state_dict"
+        for one in other.node.args
+        for target in targets
     )
 
 
@@ -111,42 +94,14 @@ def resume(model, path):
     checkpoint = torch.load(path)
     model.load_state_dict(checkpoint["model"])
 """,
-        """import os
-import torch
-import torch.distributed as dist
-
-dist.init_process_group("nccl")
-torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-model = torch.nn.Linear(2, 2).cuda()
-model.load_state_dict(torch.load("model.pt", weights_only=True))
-""",
     ),
     silent=(
-        """import torch
-import torch.distributed as dist
-
-def resume(model, path):
-    dist.init_process_group("nccl")
-    checkpoint = torch.load(path, map_location="cpu")
-    model.load_state_dict(checkpoint["model"])
-""",
         """import torch
 import torch.distributed as dist
 
 dist.init_process_group("nccl")
 images = torch.load("images.pt")
 print(images.shape)
-""",
-        """import torch
-import torch.distributed as dist
-
-def resume(model, args):
-    dist.init_process_group("nccl")
-    if args.gpu is None:
-        checkpoint = torch.load(args.resume)
-    else:
-        checkpoint = torch.load(args.resume, map_location=f"cuda:{args.gpu}")
-    model.load_state_dict(checkpoint["model"])
 """,
         """import torch
 

@@ -3,120 +3,74 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 
-from rankup.check.facts.program.module import Module
+from rankup.check.facts.program.frameworks import Does
 from rankup.check.facts.program.program import Program
-from rankup.check.facts.program.snapshots import Snapshot, read_keys, snapshots
-from rankup.check.facts.program.value import objects, the_constant
+from rankup.check.facts.program.snapshots import Snapshot, assigned_from, read_keys, snapshots, starts_a_loop
+from rankup.check.facts.program.sounds import OPTIMIZER_STATE, says
+from rankup.check.facts.program.value import the_constant
 from rankup.check.rule import Match, Rule
-from rankup.check.rules.queries import make_optimizers, makes_optimizer
+from rankup.check.rules.queries import is_optimizer, loads, makes_optimizer, match
 from rankup.findings.finding import Confidence, Severity
 
 
 def find(program: Program) -> Iterator[Match]:
-    if not program.whole or program.frameworks or not program.named("torch.load"):
+    optimizer = _with_state(program)
+    if not program.whole or program.gets(Does.SAVE) or not loads(program) or not optimizer:
         return
     reads = read_keys(program)
-    stateful = _with_state(program)
-    if stateful is None:
-        return
     for snapshot in snapshots(program):
-        epochs = [e for e in snapshot.entries if "epoch" in e.key.lower() and e.key in reads]
-        if (
-            not epochs
-            or not snapshot.has("model", "net", "state_dict")
-            or not _resumes(program, epochs[0].key)
-        ):
+        epochs = [e.key for e in snapshot.entries if "epoch" in e.key.lower() and e.key in reads]
+        if not epochs or not snapshot.has("model", "net", "state_dict"):
             continue
-        unread = _unread(program, snapshot, reads)
+        starts = [
+            one
+            for node, scope in reads[epochs[0]]
+            for one in assigned_from(program, node, scope, changed=True)
+        ]
+        if not any(one is not None and starts_a_loop(program, one) for one in starts):
+            continue
+        call, unread = snapshot.call, _unread(program, snapshot, reads)
         if unread:
-            yield Match(
-                snapshot.call.module.document,
-                snapshot.call.span,
-                f'The snapshot holds the state of {stateful} ("{unread}"), and nothing loads it.',
+            message = f'The snapshot holds the state of {optimizer} ("{unread}"), and nothing loads it.'
+            yield match(call.module, call.node, message)
+        elsewhere = any(says(one.node, ("optim",)) for one in program.named("torch.save"))
+        if not snapshot.has(*OPTIMIZER_STATE) and not elsewhere:
+            yield match(
+                call.module,
+                call.node,
+                f'The snapshot holds the epoch ("{epochs[0]}") and the model, but not the state of {optimizer}.',
             )
-        if snapshot.has("optim", "opt", "state.", "trainer"):
-            continue
-        if len([s for s in program.named("torch.save") if "optim" in ast.unparse(s.node).lower()]):
-            continue
-        yield Match(
-            snapshot.call.module.document,
-            snapshot.call.span,
-            f'The snapshot holds the epoch ("{epochs[0].key}") and the model, but not the state of {stateful}.',
-        )
 
 
-def _with_state(program: Program) -> str | None:
+def _with_state(program: Program) -> str:
     """The optimizer's name if it has a state that matters: not plain SGD."""
     for call in program.calls:
         if makes_optimizer(call):
             momentum = call.argument("momentum", 2)
-            if call.last == "SGD" and (
-                momentum is None or the_constant(program.value(call, "momentum", 2)) == 0
-            ):
-                continue
-            return call.last
-    return None
+            plain = momentum is None or the_constant(program.values.of(momentum, call.scope)) == 0
+            if call.last != "SGD" or not plain:
+                return call.last
+    return ""
 
 
-def _unread(program: Program, snapshot: Snapshot, reads: Mapping[str, object]) -> str | None:
+def _unread(program: Program, snapshot: Snapshot, reads: Collection[str]) -> str:
     """The key of an optimizer's state that is saved and certainly never loaded."""
-    loads = program.methods("load_state_dict")
-    plain = all(
-        call.node.args
-        and isinstance(call.node.args[0], ast.Subscript)
-        and isinstance(call.node.args[0].slice, ast.Constant)
-        for call in loads
-    )
-    if not loads or not plain or program.methods("set_optimizer_state_dict", "set_state_dict"):
-        return None
+    given = [call.argument("state_dict", 0) for call in program.methods("load_state_dict")]
+    plain = [isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Constant) for one in given]
+    if not all(plain) or not given or program.methods("set_optimizer_state_dict", "set_state_dict"):
+        return ""
     for entry in snapshot.entries:
-        value = entry.value
-        if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute) or entry.key in reads:
+        asked = program.values.call(entry.value)
+        if asked is None or asked.last != "state_dict" or entry.key in reads:
             continue
-        made = objects(program.values.of(value.func.value, entry.scope))
-        if value.func.attr != "state_dict" or not make_optimizers(made):
-            continue
-        texts = [
-            node.value
-            for module in program.modules
-            for node in ast.walk(module.tree)
-            if isinstance(node, ast.Constant)
-        ]
-        if texts.count(entry.key) <= len([e for e in snapshot.entries if e.key == entry.key]):
-            return entry.key
-    return None
-
-
-def _resumes(program: Program, key: str) -> bool:
-    """Whether the epoch that is read is where a loop starts."""
-    for module in program.modules:
-        for node in module.of(ast.Assign, ast.Return):
-            if (
-                isinstance(node, (ast.Assign, ast.Return))
-                and node.value is not None
-                and f"['{key}']" in ast.unparse(node.value)
-                and any(_starts_a_loop(program, holder) for holder in _assigned(program, module, node))
-            ):
-                return True
-    return False
-
-
-def _assigned(program: Program, module: Module, node: ast.Assign | ast.Return) -> list[ast.Assign]:
-    """The assignment itself; of a ``return`` those of what the function's callers get."""
-    if isinstance(node, ast.Assign):
-        return [node]
-    sites = program.graph.sites.get(module.scope_of(node), ())
-    holders = [site.call.module.parents[site.call.node][0] for site in sites]
-    return [holder for holder in holders if isinstance(holder, ast.Assign)]
-
-
-def _starts_a_loop(program: Program, node: ast.Assign) -> bool:
-    last = ast.unparse(node.targets[0]).rpartition(".")[2]
-    return any(
-        isinstance(loop.node, ast.For) and last in ast.unparse(loop.node.iter) for loop in program.data.loops
-    )
+        if is_optimizer(program, asked.base, entry.scope):
+            nodes = (node for module in program.modules for node in ast.walk(module.tree))
+            named = [node for node in nodes if isinstance(node, ast.Constant) and node.value == entry.key]
+            if len(named) <= len([e for e in snapshot.entries if e.key == entry.key]):
+                return entry.key
+    return ""
 
 
 RULE = Rule(
@@ -166,48 +120,8 @@ def main(net, loader):
 
 main(None, [])
 """,
-        """import torch
-
-def load(model, optimizer):
-    state = torch.load("last.pt", map_location="cpu")
-    model.load_state_dict(state["model"])
-    return state["epoch"]
-
-def save(model, optimizer, epoch):
-    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch + 1}
-    torch.save(state, "last.pt")
-
-def main(model, loader):
-    optimizer = torch.optim.Adam(model.parameters())
-    start = load(model, optimizer)
-    for epoch in range(start, 10):
-        for x, y in loader:
-            model(x).sum().backward()
-            optimizer.step()
-        save(model, optimizer, epoch)
-
-main(None, [])
-""",
     ),
     silent=(
-        """import torch
-
-def main(model, loader, path):
-    optimizer = torch.optim.Adam(model.parameters())
-    start = 0
-    if path:
-        checkpoint = torch.load(path)
-        model.load_state_dict(checkpoint["model"])
-        optimizer.load_state_dict(checkpoint["optimizer"])
-        start = checkpoint["epoch"]
-    for epoch in range(start, 10):
-        for x, y in loader:
-            model(x).sum().backward()
-            optimizer.step()
-        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch + 1}, path)
-
-main(None, [], "")
-""",
         """import torch
 
 def main(model, loader, path):

@@ -5,25 +5,26 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from rankup.check.facts.program.module import same
+from rankup.check.facts.program.names import words
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.snapshots import snapshots
 from rankup.check.rule import Match, Rule
+from rankup.check.rules.queries import loads, match, written
 from rankup.findings.finding import Confidence, Severity
+
+_RENAMES = words("rename replace move copyfile copy link symlink")
 
 
 def find(program: Program) -> Iterator[Match]:
-    if program.frameworks or program.methods(
-        "rename", "replace", "move", "copyfile", "copy", "link", "symlink"
-    ):
-        return
-    loaded = {ast.unparse(call.node.args[0]) for call in program.named("torch.load") if call.node.args}
-    for snapshot in snapshots(program):
-        path = snapshot.call.argument("f", 1) if snapshot.call.name == "torch.save" else None
-        if path is not None and ast.unparse(path) in loaded and snapshot.has("epoch", "step", "optim"):
-            yield Match(
-                snapshot.call.module.document,
-                snapshot.call.span,
-                f"{ast.unparse(path)} is overwritten in place, and resumed from.",
+    for snapshot in snapshots(program) if not program.methods(*_RENAMES) else ():
+        call = snapshot.call
+        path = call.argument("f", 1) if call.name == "torch.save" else None
+        wanted = written(path, call.scope)
+        loaded = any(same(wanted, written(load.argument("f", 0), load.scope)) for load in loads(program))
+        if path is not None and loaded and snapshot.has("epoch", "step", "optim"):
+            yield match(
+                call.module, call.node, f"{ast.unparse(path)} is overwritten in place, and resumed from."
             )
 
 

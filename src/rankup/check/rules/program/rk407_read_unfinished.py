@@ -6,66 +6,44 @@ import ast
 import builtins
 from collections.abc import Iterator
 
-from rankup.check.facts.program.module import Call, place
-from rankup.check.facts.program.names import is_collective
+from rankup.check.facts.program.flow import between, comes_after
+from rankup.check.facts.program.module import Call, same
+from rankup.check.facts.program.names import is_collective, words
 from rankup.check.facts.program.program import Program
-from rankup.check.facts.program.value import Kind
 from rankup.check.rule import Match, Rule
+from rankup.check.rules.queries import loads, match, saves
 from rankup.findings.finding import Confidence, Severity
 
-_WAITS = frozenset(
-    ["barrier", "monitored_barrier", "wait_for_everyone", "synchronize", "wait", "exists", "is_file", "sleep"]
-)
+_WAITS = words("barrier monitored_barrier wait_for_everyone synchronize wait exists is_file sleep")
 
 
 def find(program: Program) -> Iterator[Match]:
-    if not program.inits or program.frameworks:
-        return
-    for load in program.named("torch.load"):
+    for load in loads(program) if program.distributed else ():
         path = load.argument("f", 0)
-        if path is None or program.guards.everywhere(load.node, load.scope):
+        if path is None or program.guards.limited(load.node, load.scope):
             continue
-        for save in program.named("torch.save"):
-            written = save.argument("f", 1)
-            if (
-                written is not None
-                and save.scope is load.scope
-                and place(save.node) < place(load.node)
-                and ast.unparse(written) == ast.unparse(path)
-                and _by_rank_0(program, save)
-                and not _waits_between(program, save, load)
-            ):
-                yield Match(
-                    load.module.document,
-                    load.span,
-                    f"Rank 0 writes {ast.unparse(path)} at line {save.node.lineno}, and the other ranks read it "
-                    "without waiting for it.",
-                )
-                break
-
-
-def _by_rank_0(program: Program, call: Call) -> bool:
-    guards = program.guards.of(call.node, call.scope)
-    return any(
-        g.test.sure and g.only_first and g.test.of is not Kind.NODE_RANK and not g.early for g in guards
-    )
-
-
-def _waits_between(program: Program, save: Call, load: Call) -> bool:
-    """Whether any call between the two is a collective, or may hold one."""
-    for call in load.scope.calls:
-        if not place(save.node) < place(call.node) < place(load.node):
-            continue
-        reached = [
-            inner for target in program.graph.called.get(call, ()) for inner in program.graph.reached(target)
+        written = [
+            save
+            for save, where in saves(program)
+            if save.scope is load.scope and comes_after(load, save) and same(where, path)
+            if any(one.sure_first and not one.early for one in program.guards.of(save.node, save.scope))
+            if not any(_waits(program, one) for call in between(save, load) for one in program.within(call))
         ]
-        for one in [call, *(c for scope in reached for c in scope.calls)]:
-            if one.last in _WAITS or is_collective(one.name) or one in program.wraps:
-                return True
-            local = one.name or program.graph.called.get(one) or hasattr(builtins, one.last)
-            if isinstance(one.node.func, ast.Name) and not local:
-                return True  # nobody knows what it does: a model, perhaps
-    return False
+        for save in written[:1]:
+            yield match(
+                load.module,
+                load.node,
+                f"Rank 0 writes {ast.unparse(path)} at line {save.node.lineno}, and the other ranks read it "
+                "without waiting for it.",
+            )
+
+
+def _waits(program: Program, call: Call) -> bool:
+    """Whether a call is a collective, or may hold one: nobody knows what it does. It is a model, perhaps."""
+    if call.last in _WAITS or is_collective(call.name) or call in program.wraps:
+        return True
+    known = call.name or program.graph.called.get(call) or hasattr(builtins, call.last)
+    return isinstance(call.node.func, ast.Name) and not known
 
 
 _HEAD = """import torch
@@ -108,8 +86,6 @@ main("first.pt")
     ),
     silent=(
         _HEAD + 'dist.barrier()\nmodel.load_state_dict(torch.load("first.pt", map_location="cpu"))\n',
-        _HEAD + 'if dist.get_rank() == 0:\n    model.load_state_dict(torch.load("first.pt"))\n',
-        _HEAD + 'dist.all_reduce(torch.ones(1))\nmodel.load_state_dict(torch.load("first.pt"))\n',
         _HEAD + 'model.load_state_dict(torch.load("pretrained.pt"))\n',
     ),
 )

@@ -5,57 +5,48 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program.module import Call, place
+from rankup.check.facts.program.flow import comes_after, same_block
+from rankup.check.facts.program.frameworks import Does
+from rankup.check.facts.program.module import Call
 from rankup.check.facts.program.program import Program
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import alone, lines_before, removed
-from rankup.check.rules.queries import is_of_scaler
+from rankup.check.rules.queries import is_of_scaler, match
 from rankup.findings.finding import Confidence, Severity
-
-_CLIPS = ("clip_grad_norm_", "clip_grad_value_", "clip_grad_norm", "clip_grads_with_norm_")
 
 
 def find(program: Program) -> Iterator[Match]:
-    if (
-        "accelerate" in program.frameworks
-        or "lightning" in program.frameworks
-        or "fabric" in program.frameworks
-    ):
+    if program.gets(Does.SCALER):
         return
-    for clip in program.methods(*_CLIPS):
-        scope = clip.scope
-        steps = [call for call in scope.calls if call.last == "step" and is_of_scaler(program, call)]
-        scales = [call for call in scope.calls if call.last == "scale" and is_of_scaler(program, call)]
-        after = [call for call in steps if place(call.node) > place(clip.node)]
-        if not after or not any(place(call.node) < place(clip.node) for call in scales):
-            continue
-        unscales = [call for call in scope.calls if call.last == "unscale_"]
-        if any(place(call.node) < place(clip.node) for call in unscales):
-            continue
-        if any(call.last.startswith("unscale") and call not in unscales for call in scope.calls):
-            continue
-        yield Match(
-            clip.module.document,
-            clip.span,
-            f"{clip.last}() is called before {ast.unparse(after[0].base or after[0].node)}.unscale_(): "
-            "it clips gradients that are still multiplied by the loss scale.",
-            _edit(clip, after[0], unscales),
-        )
+    for clip in program.methods(
+        "clip_grad_norm_", "clip_grad_value_", "clip_grad_norm", "clip_grads_with_norm_"
+    ):
+        calls = clip.scope.calls
+        of_scaler = [call for call in calls if call.last in {"step", "scale"} and is_of_scaler(program, call)]
+        steps = [call for call in of_scaler if call.last == "step" and comes_after(call, clip)]
+        scales = [call for call in of_scaler if call.last == "scale" and comes_after(clip, call)]
+        unscales = [call for call in calls if call.last.startswith("unscale")]
+        late = all(call.last == "unscale_" and comes_after(call, clip) for call in unscales)
+        if steps and scales and late:
+            yield match(
+                clip.module,
+                clip.node,
+                f"{clip.last}() is called before {ast.unparse(steps[0].base or steps[0].node)}.unscale_(): it clips "
+                "gradients that are still multiplied by the loss scale.",
+                *_edit(clip, steps[0], unscales),
+                confidence=Confidence.SURE if program.made(steps[0].base, clip.scope) else Confidence.LIKELY,
+            )
 
 
 def _edit(clip: Call, step: Call, unscales: list[Call]) -> tuple[Edit, ...]:
-    module = clip.module
-    statement = module.statement(clip.node)
-    if not step.node.args or step.base is None or not alone(module, statement):
+    module, statement = clip.module, clip.module.statement(clip.node)
+    late = [module.statement(call.node) for call in unscales]  # those that come too late
+    if not step.node.args or step.base is None or not all(alone(module, one) for one in (statement, *late)):
+        return ()
+    if not all(same_block(call, clip) for call in unscales):
         return ()
     line = f"{ast.unparse(step.base)}.unscale_({ast.unparse(step.node.args[0])})"
-    edits = [lines_before(module, statement, line)]
-    for other in unscales:  # one that comes too late
-        late = module.statement(other.node)
-        if not alone(module, late) or module.parents.get(late) != module.parents.get(statement):
-            return ()
-        edits.append(removed(module, late))
-    return tuple(edits)
+    return (lines_before(module, statement, line), *(removed(module, one) for one in late))
 
 
 RULE = Rule(

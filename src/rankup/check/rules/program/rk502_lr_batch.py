@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program.module import Scope, identifiers
+from rankup.check.facts.program.frameworks import Does
+from rankup.check.facts.program.module import Scope
 from rankup.check.facts.program.program import Program
-from rankup.check.facts.program.sharding import expressions
-from rankup.check.facts.program.value import Kind, depends_on
+from rankup.check.facts.program.sounds import SCALED
+from rankup.check.facts.program.value import Kind
 from rankup.check.rule import Match, Rule
-from rankup.check.rules.queries import makes_optimizer
+from rankup.check.rules.queries import goes_in, makes_optimizer, match
 from rankup.findings.finding import Confidence, Severity
 
 _MOST = 8  # ranks up to which nobody changes the rate
@@ -18,43 +19,24 @@ _MOST = 8  # ranks up to which nobody changes the rate
 
 def find(program: Program) -> Iterator[Match]:
     ranks = max([(s.nodes or 1) * (s.processes_per_node or 1) for s in program.starts], default=0)
-    if ranks < _MOST or not program.whole or program.frameworks or not program.wraps:
+    if ranks < _MOST or not program.whole or not program.averages or program.gets(Does.SCHEDULE):
         return
-    loaders = [loader for loader in program.data.loaders if loader.trains and loader.samplers]
-    if not loaders:
+    loaders = [loader.call for loader in program.data.loaders if loader.trains and loader.samplers]
+    batches = [(call.argument("batch_size", 1), call.scope) for call in loaders]
+    if not loaders or any(batch is None or _knows_ranks(program, batch, scope) for batch, scope in batches):
         return
-    for loader in loaders:
-        batch = loader.call.argument("batch_size", 1)
-        if batch is None or _knows_ranks(program, batch, loader.call.scope):
-            return
-    for call in program.calls:
-        if makes_optimizer(call):
-            rate = call.argument("lr", 1)
-            if (
-                rate is not None
-                and not _knows_ranks(program, rate, call.scope)
-                and not program.methods("LambdaLR")
-            ):
-                yield Match(
-                    call.module.document,
-                    call.module.span(rate),
-                    f"The global batch is {ranks} times that of one process, and the learning rate does not know it.",
-                )
+    for call in program.calls if not program.methods("LambdaLR") else ():
+        rate = call.argument("lr", 1) if makes_optimizer(call) else None
+        if rate is not None and not _knows_ranks(program, rate, call.scope):
+            yield match(
+                call.module,
+                rate,
+                f"The global batch is {ranks} times that of one process, and the learning rate does not know it.",
+            )
 
 
 def _knows_ranks(program: Program, node: ast.expr, scope: Scope) -> bool:
-    for part, inside in expressions(program, node, scope):
-        if any(
-            word in name.lower()
-            for name in identifiers(part)
-            for word in ("world", "scale", "global", "warm")
-        ):
-            return True
-        if isinstance(part, ast.expr) and depends_on(
-            program.values.of(part, inside), Kind.WORLD_SIZE, Kind.LOCAL_SIZE
-        ):
-            return True
-    return False
+    return goes_in(program, node, scope, (Kind.WORLD_SIZE, Kind.LOCAL_SIZE), SCALED)
 
 
 RULE = Rule(

@@ -3,72 +3,68 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
-from rankup.check.facts.program.module import Scope, identifiers
+from rankup.check.facts.program.frameworks import Does
+from rankup.check.facts.program.module import Scope, identifiers, last_name
 from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.sounds import GLOBAL_BATCH, GLOBAL_HELP, LOCAL_HELP
 from rankup.check.facts.program.value import Kind, depends_on
 from rankup.check.rule import Match, Rule
+from rankup.check.rules.queries import dividing, match
 from rankup.findings.finding import Confidence, Severity
-
-_GLOBAL = re.compile(r"(^|_)(global|total|effective)_?(batch|bs)", re.I)
-_HELP = re.compile(r"total|global|effective|all (gpus|processes|ranks|nodes)|across", re.I)
 
 
 def find(program: Program) -> Iterator[Match]:
-    if program.frameworks or not program.inits or not program.wraps:
-        return
-    for loader in program.data.loaders:
+    for loader in program.data.loaders if program.averages and not program.gets(Does.SAMPLER) else ():
         given = loader.call.argument("batch_size", 1)
-        if (
-            given is None
-            or not loader.samplers
-            or not all(s in program.data.samplers for s in loader.samplers)
-        ):
-            continue
-        name = _global_name(program, given, loader.call.scope)
-        if name:
-            yield Match(
-                loader.call.module.document,
-                loader.call.module.span(given),
+        if given is not None and dividing(program, loader) and _is_global(program, given, loader.call.scope):
+            name = ast.unparse(_origin(given, loader.call.scope))
+            yield match(
+                loader.call.module,
+                given,
                 f"Each rank's loader takes {name}, the batch of all ranks together.",
             )
 
 
-def _global_name(program: Program, node: ast.expr, scope: Scope, depth: int = 0) -> str:
-    value = program.values.of(node, scope)
-    if depends_on(value, Kind.WORLD_SIZE, Kind.LOCAL_SIZE):
-        return ""
-    if isinstance(node, (ast.Name, ast.Attribute)):
-        last = node.attr if isinstance(node, ast.Attribute) else node.id
-        if _GLOBAL.search(last):
-            return ast.unparse(node) if not _divided(program, last) else ""
-        if isinstance(node, ast.Attribute):
-            for option in program.values.options(last):
-                text = option.argument("help")
-                if (
-                    isinstance(text, ast.Constant)
-                    and _HELP.search(str(text.value))
-                    and not _divided(program, last)
-                ) and not re.search(r"\bper\b|each", str(text.value), re.I):
-                    return ast.unparse(node)
-        if isinstance(node, ast.Name) and depth < 3:
-            found = scope.definitions.get(node.id) or scope.module.scope.definitions.get(node.id) or []
-            alias = found[0].value if len(found) == 1 and not found[0].item else None
-            if isinstance(alias, (ast.Name, ast.Attribute)):
-                return _global_name(program, alias, scope, depth + 1)
-    return ""
+def _is_global(program: Program, node: ast.expr, scope: Scope) -> bool:
+    """Whether a number is called a batch of all ranks, by its name or by an option's help, and nothing divides it."""
+    if depends_on(program.values.of(node, scope), Kind.WORLD_SIZE, Kind.LOCAL_SIZE):
+        return False
+    origin = _origin(node, scope)
+    name = last_name(origin)
+    helps = [option.argument("help") for option in program.values.options(name)]
+    texts = [str(one.value) for one in helps if isinstance(one, ast.Constant)]
+    if not isinstance(origin, (ast.Name, ast.Attribute)) or _is_divided(program, name):
+        return False
+    return bool(GLOBAL_BATCH.search(name)) or (
+        isinstance(origin, ast.Attribute)
+        and any(GLOBAL_HELP.search(text) and not LOCAL_HELP.search(text) for text in texts)
+    )
 
 
-def _divided(program: Program, name: str) -> bool:
+def _origin(node: ast.expr, scope: Scope) -> ast.expr:
+    """What a name is an alias of: ``batch = args.batch_size``."""
+    for _ in range(3):
+        if not isinstance(node, ast.Name) or GLOBAL_BATCH.search(node.id):
+            break
+        found = scope.definitions.get(node.id) or scope.module.scope.definitions.get(node.id) or []
+        alias = found[0].value if len(found) == 1 and not found[0].item else None
+        if not isinstance(alias, (ast.Name, ast.Attribute)):
+            break
+        node = alias
+    return node
+
+
+def _is_divided(program: Program, name: str) -> bool:
     """Whether the batch is divided anywhere, under whatever name."""
     for module in program.modules:
         for node in module.of(ast.BinOp, ast.AugAssign):
-            if isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, (ast.Div, ast.FloorDiv)):
-                divided = node.left if isinstance(node, ast.BinOp) else node.target
-                if name in identifiers(divided):
-                    return True
+            if not isinstance(node, (ast.BinOp, ast.AugAssign)):
+                continue
+            whole = node.left if isinstance(node, ast.BinOp) else node.target
+            if isinstance(node.op, (ast.Div, ast.FloorDiv)) and name in identifiers(whole):
+                return True
     return False
 
 

@@ -1,96 +1,96 @@
-"""A metric over one rank's part is shown as that of all."""
+"""A metric over one rank's part is shown as that of all, or divided by the length of all the data."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankup.check.facts.program.data import Loader
-from rankup.check.facts.program.module import Call, Scope, dotted
+from rankup.check.facts.program.frameworks import Does
+from rankup.check.facts.program.module import Call, Scope, last_name
+from rankup.check.facts.program.names import words
 from rankup.check.facts.program.program import Program
-from rankup.check.facts.program.sharding import expressions, strided
+from rankup.check.facts.program.sharding import strided_part
+from rankup.check.facts.program.sounds import ADDS_UP, sounds
 from rankup.check.rule import Match, Rule
+from rankup.check.rules.queries import dividing, evaluating, match, whole_lengths
 from rankup.findings.finding import Confidence, Severity
 
-_SHOWS = {"print", "info", "log", "log_metric", "add_scalar", "write", "log_metrics", "warning"}
+_SHOWS = words("print info log log_metric add_scalar write log_metrics warning")
 
 
 def find(program: Program) -> Iterator[Match]:
-    yield from _rankups(program)
-    if not program.whole or program.frameworks or not program.inits:
+    if not program.whole:
         return
-    if _adds_up(program):
-        return
-    for loader in program.data.loaders:
-        samplers = [s for s in loader.samplers if s in program.data.samplers]
-        if (
-            not (samplers or _is_strided(program, loader))
-            or not loader.evaluates
-            or loader.trains
-            or not any(loop.evaluates for loop in loader.loops)
-        ):
-            continue
-        if _shows(program, loader):
-            place = samplers[0] if samplers else loader.call
-            yield Match(
-                place.module.document,
-                place.span,
-                "The evaluation sees this rank's part of the data, and nothing adds the parts up.",
-            )
+    added = any(_adds_up(call) for call in program.calls)
+    if program.named("rankup.init") and not added:
+        yield from _of_rankup(program)
+    if program.distributed and not program.gets(Does.METRICS):
+        yield from _divided(program)
+        if not added:
+            yield from _shown(program)
 
 
-def _rankups(program: Program) -> Iterator[Match]:
+def _adds_up(call: Call) -> bool:
+    return sounds(call.last, ADDS_UP) or call.name.startswith("torchmetrics")
+
+
+def _of_rankup(program: Program) -> Iterator[Match]:
     """``run.batches`` gives each rank its share."""
-    if not program.whole or not any(call.name == "rankup.init" for call in program.calls):
+    asks = [call for call in program.calls if call.base is not None and "run" in last_name(call.base)]
+    if program.methods("means", "Meter") or any(call.last in {"sum", "mean", "gather"} for call in asks):
         return
-    if _adds_up(program) or any(_adds_up_by_rankup(call) for call in program.calls):
+    if any("over_ranks" in call.keywords for call in program.calls):
         return
-    for call in program.calls:
-        if call.last == "batches" and _is_run(call) and _shows_in(program, call.scope):
-            yield Match(
-                call.module.document,
-                call.span,
+    for call in asks:
+        if call.last == "batches" and _is_shown(program, call.scope):
+            yield match(
+                call.module,
+                call.node,
                 "The evaluation sees this rank's share of run.batches, and nothing adds the shares up.",
                 fix="Add up by run.meter.add(…) and run.meter.means(), or add up sums and counts and give them to "
                 "run.sum.",
             )
 
 
-def _adds_up_by_rankup(call: Call) -> bool:
-    if call.last in {"means", "Meter"} or call.argument("over_ranks") is not None:
-        return True
-    return call.last in {"sum", "mean", "gather"} and _is_run(call)
+def _divided(program: Program) -> Iterator[Match]:
+    """A rank's sum divided by ``len(loader.dataset)``."""
+    for loader in program.data.loaders if program.data.samplers else ():
+        for loop in loader.loops if dividing(program, loader) else ():
+            if not any(
+                _adds_up(call) for scope in _with_callers(program, loop.scope) for call in scope.calls
+            ):
+                for node, text in whole_lengths(loader, loop):
+                    yield match(
+                        loop.scope.module,
+                        node,
+                        f"A rank's sum is divided by {text}, the length of all the data, of which it has seen a part.",
+                        why="With N ranks the loss or accuracy that is shown is 1/N of the true one.",
+                        fix="Add the sums up with all_reduce and divide by the summed counts.",
+                    )
 
 
-def _is_run(call: Call) -> bool:
-    """``run.sum``, ``self.run.sum``: not a method of a tensor, as far as names tell."""
-    parts = dotted(call.base) if call.base is not None else None
-    return parts is not None and "run" in parts[-1]
+def _shown(program: Program) -> Iterator[Match]:
+    for loader in evaluating(program):
+        samplers = [one for one in loader.samplers if one in program.data.samplers]
+        given = loader.call.argument("dataset", 0)
+        if not samplers and not strided_part(program, given, loader.call.scope):
+            continue
+        evaluates = any(loop.evaluates for loop in loader.loops)
+        if evaluates and any(_is_shown(program, loop.scope) for loop in loader.loops):
+            call = samplers[0] if samplers else loader.call
+            yield match(
+                call.module,
+                call.node,
+                "The evaluation sees this rank's part of the data, and nothing adds the parts up.",
+            )
 
 
-def _is_strided(program: Program, loader: Loader) -> bool:
-    """``Subset(dataset, range(rank, len(dataset), world_size))``"""
-    given = loader.call.argument("dataset", 0)
-    return given is not None and any(
-        strided(program, part) for part, _ in expressions(program, given, loader.call.scope, depth=2)
-    )
+def _with_callers(program: Program, scope: Scope) -> set[Scope]:
+    return {scope, *(site.call.scope for site in program.graph.sites.get(scope, ()))}
 
 
-def _adds_up(program: Program) -> bool:
-    words = ("reduce", "gather", "synchronize_between", "sync_between", "all_to_all")
-    return any(
-        any(word in call.last for word in words) or call.name.startswith("torchmetrics")
-        for call in program.calls
-    )
-
-
-def _shows(program: Program, loader: Loader) -> bool:
-    return any(_shows_in(program, loop.scope) for loop in loader.loops)
-
-
-def _shows_in(program: Program, scope: Scope) -> bool:
-    """The function of ``scope``, or one that calls it."""
-    scopes = {scope, *(site.call.scope for site in program.graph.sites.get(scope, ()))}
-    return any(call.last in _SHOWS for each in scopes for call in each.calls)
+def _is_shown(program: Program, scope: Scope) -> bool:
+    """Whether a function prints or logs something, or one that calls it."""
+    return any(call.last in _SHOWS for each in _with_callers(program, scope) for call in each.calls)
 
 
 RULE = Rule(
@@ -98,7 +98,8 @@ RULE = Rule(
     name="local-metrics",
     severity=Severity.WARNING,
     confidence=Confidence.LIKELY,
-    what="An evaluation over a rank's part of the data is shown without adding up those of the others.",
+    what="A result over a rank's part of the data is shown without adding up those of the others, or divided by the "
+    "length of all the data.",
     why="The accuracy that rank 0 prints is that of 1/N of the data, and it changes with the number of ranks.",
     fix="Add up sums and counts with dist.all_reduce before you divide.",
     find=find,
@@ -124,27 +125,6 @@ main(None, [])
 import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler
 
-@torch.no_grad()
-def evaluate(model, loader):
-    right = count = 0
-    for x, y in loader:
-        right += (model(x).argmax(1) == y).sum().item()
-        count += len(y)
-    return right / count
-
-def main(model, test):
-    dist.init_process_group("nccl")
-    test_loader = DataLoader(test, 32, sampler=DistributedSampler(test, shuffle=False))
-    accuracy = evaluate(model, test_loader)
-    if dist.get_rank() == 0:
-        print("accuracy", accuracy)
-
-main(None, [])
-""",
-        """import torch
-import torch.distributed as dist
-from torch.utils.data import DataLoader, DistributedSampler
-
 def main(model, valid):
     dist.init_process_group("nccl")
     loader = DataLoader(valid, 32, sampler=DistributedSampler(valid, shuffle=False))
@@ -156,25 +136,6 @@ def main(model, valid):
     print("loss", total)
 
 main(None, [])
-""",
-        """import rankup
-
-run = rankup.init()
-
-def evaluate(model, test):
-    losses = []
-    for x, y in run.batches(test):
-        losses.append(model(x, y).item())
-    return sum(losses) / len(losses)
-
-def main(model, train, test):
-    model, opt, data = run.prepare(model, None, train, global_batch=64)
-    for epoch in run.epochs(3):
-        for x, y in epoch:
-            run.backward(model(x, y))
-        print("loss", evaluate(model, test))
-
-main(None, [], [])
 """,
     ),
     silent=(
@@ -190,22 +151,6 @@ def evaluate(model, test):
     return run.sum(right) / run.sum(seen)
 
 print("accuracy", evaluate(None, []))
-""",
-        """import torch
-import torch.distributed as dist
-from torch.utils.data import DataLoader, DistributedSampler
-
-def main(model, valid):
-    dist.init_process_group("nccl")
-    loader = DataLoader(valid, 32, sampler=DistributedSampler(valid, shuffle=False))
-    total = torch.zeros(1)
-    with torch.no_grad():
-        for x, y in loader:
-            total += torch.nn.functional.cross_entropy(model(x), y)
-    dist.all_reduce(total)
-    print("loss", total)
-
-main(None, [])
 """,
         """import torch
 import torch.distributed as dist

@@ -5,61 +5,58 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program.module import Call
+from rankup.check.facts.program.module import Call, Scope
 from rankup.check.facts.program.program import Program
-from rankup.check.facts.program.value import Value, objects, the_constant
+from rankup.check.facts.program.value import objects, the_constant
 from rankup.check.rule import Match, Rule
+from rankup.check.rules.queries import match
 from rankup.findings.finding import Confidence, Severity
 
 
 def find(program: Program) -> Iterator[Match]:
     losses = program.named("torch.nn.functional.cross_entropy")
     if program.named("torch.nn.CrossEntropyLoss"):
-        losses += [call for call in program.calls if not call.name and _is_criterion(program, call)]
+        losses += [call for call in program.calls if _is_criterion(program, call)]
     for call in losses:
-        scores = call.argument("input", 0)
-        if scores is None:
-            continue
-        for model in objects(program.values.of(scores, call.scope)):
-            if model.name or not isinstance(model.node.func, (ast.Name, ast.Attribute)):
-                continue
-            value = program.values.of(model.node.func, model.scope)
-            if value and _one_output(program, value):
-                yield Match(
-                    call.module.document,
-                    call.span,
-                    f"{ast.unparse(model.node.func)} has one output: the cross-entropy over one class is always 0.",
-                )
+        for model in program.made(call.argument("input", 0), call.scope):
+            function = model.node.func
+            named = isinstance(function, (ast.Name, ast.Attribute)) and not model.name
+            if named and _one_output(program, function, model.scope):
+                message = f"{model.text} has one output: the cross-entropy over one class is always 0."
+                yield match(call.module, call.node, message)
                 break
 
 
 def _is_criterion(program: Program, call: Call) -> bool:
-    if not isinstance(call.node.func, (ast.Name, ast.Attribute)) or len(call.node.args) != 2:
+    if call.name or not isinstance(call.node.func, (ast.Name, ast.Attribute)) or len(call.node.args) != 2:
         return False
-    made = objects(program.values.of(call.node.func, call.scope))
+    made = program.made(call.node.func, call.scope)
     return bool(made) and all(one.name == "torch.nn.CrossEntropyLoss" for one in made)
 
 
-def _one_output(program: Program, value: Value, seen: tuple[Call, ...] = ()) -> bool:
+def _one_output(program: Program, node: ast.expr | None, scope: Scope, seen: tuple[Call, ...] = ()) -> bool:
     """Whether a model is known to end in a Linear with one output, whatever it is wrapped in."""
+    value = program.values.of(node, scope)
     made = objects(value)
-    if len(made) != len(value) or len(seen) > 8:
-        return False
-    for one in made:
-        if one in seen:  # self.model = DDP(self.model)
-            continue
-        if one.name in {"torch.nn.Linear", "torch.nn.LazyLinear"}:
-            if the_constant(program.value(one, "out_features", 1 if one.last == "Linear" else 0)) != 1:
-                return False
-        elif one in program.wraps or one.name.endswith("DataParallel"):
-            if not _one_output(program, program.value(one, "module", 0), (*seen, one)):
-                return False
-        elif one.name == "torch.nn.Sequential" and one.node.args and not one.spread:
-            if not _one_output(program, program.values.of(one.node.args[-1], one.scope), (*seen, one)):
-                return False
-        else:
-            return False
-    return bool(made)
+    return (
+        bool(made)
+        and len(made) == len(value)
+        and len(seen) < 9
+        and all(_ends(program, one, seen) for one in made)
+    )
+
+
+def _ends(program: Program, one: Call, seen: tuple[Call, ...]) -> bool:
+    if one in seen:  # self.model = DDP(self.model)
+        return True
+    if one.name in {"torch.nn.Linear", "torch.nn.LazyLinear"}:
+        outputs = program.value(one, "out_features", 1 if one.last == "Linear" else 0)
+        return bool(the_constant(outputs) == 1)
+    if one in program.wraps or one.name.endswith("DataParallel"):
+        return _one_output(program, one.argument("module", 0), one.scope, (*seen, one))
+    if one.name == "torch.nn.Sequential" and one.node.args and not one.spread:
+        return _one_output(program, one.node.args[-1], one.scope, (*seen, one))
+    return False
 
 
 RULE = Rule(

@@ -6,20 +6,15 @@ from collections.abc import Iterator
 
 from rankup.check.facts.program.program import Program
 from rankup.check.rule import Match, Rule
+from rankup.check.rules.queries import match
 from rankup.findings.finding import Confidence, Severity
 
 
 def find(program: Program) -> Iterator[Match]:
-    seen: set[str] = set()
-    for call in program.named("torch.cuda.amp.GradScaler", "torch.cuda.amp.autocast"):
-        if call.module.document.path in seen:
-            continue  # once for each file
-        seen.add(call.module.document.path)
-        yield Match(
-            call.module.document,
-            call.span,
-            f'torch.cuda.amp is deprecated; it is torch.amp.{call.last}("cuda") now.',
-        )
+    found = program.named("torch.cuda.amp.GradScaler", "torch.cuda.amp.autocast")
+    for call in {call.module.document.path: call for call in reversed(found)}.values():  # once for each file
+        message = f'torch.cuda.amp is deprecated; it is torch.amp.{call.last}("cuda") now.'
+        yield match(call.module, call.node, message)
 
 
 RULE = Rule(

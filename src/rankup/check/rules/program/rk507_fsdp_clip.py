@@ -7,50 +7,34 @@ from collections.abc import Iterator
 
 from rankup.check.facts.program.module import Call, torch_last
 from rankup.check.facts.program.program import Program
-from rankup.check.facts.program.value import Kind, kinds, objects
-from rankup.check.rule import Edit, Match, Rule, Safety
+from rankup.check.rule import Match, Rule, Safety
+from rankup.check.rules.edits import replaced
+from rankup.check.rules.queries import match
 from rankup.findings.finding import Confidence, Severity
 
 
 def find(program: Program) -> Iterator[Match]:
-    if program.frameworks:
-        return
     for call in program.named("clip_grad_norm_"):
-        given = call.argument("parameters", 0)
-        if not isinstance(given, ast.Call) or not isinstance(given.func, ast.Attribute):
+        asked = program.values.call(call.argument("parameters", 0) or call.node)
+        if asked is None or asked.last != "parameters" or asked.base is None or asked.given:
             continue
-        if given.func.attr != "parameters" or given.args or given.keywords:
-            continue
-        if _is_sharded(program, given.func.value, call):
-            yield Match(
-                call.module.document,
-                call.span,
-                f"{ast.unparse(call.node.func)}() sees one rank's part of the gradients of "
-                f"{ast.unparse(given.func.value)}, which FSDP shards.",
-                _edit(call, given.func.value),
+        model, most = ast.unparse(asked.base), call.argument("max_norm", 1)
+        if program.surely(asked.base, call.scope, lambda one: _shards(program, one)):
+            edits = []
+            if most is not None and len(call.given) == 2:
+                edits = [replaced(call.module, call.node, f"{model}.clip_grad_norm_({ast.unparse(most)})")]
+            yield match(
+                call.module,
+                call.node,
+                f"{call.text}() sees one rank's part of the gradients of {model}, which FSDP shards.",
+                *edits,
             )
 
 
-def _is_sharded(program: Program, model: ast.expr, call: Call) -> bool:
-    """Whether a model is certainly wrapped by FullyShardedDataParallel, with parameters that are sharded."""
-    value = program.values.of(model, call.scope)
-    made = objects(value)
-    if not made or kinds(value) != {Kind.OBJECT}:
-        return False
-    return all(
-        one in program.wraps
-        and torch_last(one) == "FullyShardedDataParallel"
-        and not one.spread
-        and one.argument("sharding_strategy", 2) is None  # NO_SHARD has whole gradients
-        for one in made
-    )
-
-
-def _edit(call: Call, model: ast.expr) -> tuple[Edit, ...]:
-    most = call.argument("max_norm", 1)
-    if most is None or len(call.node.args) + len(call.node.keywords) != 2:
-        return ()
-    return (Edit(call.span, f"{ast.unparse(model)}.clip_grad_norm_({ast.unparse(most)})"),)
+def _shards(program: Program, one: Call) -> bool:
+    """Whether a call wraps a model by FullyShardedDataParallel, with parameters that are certainly sharded."""
+    whole = one.spread or one.argument("sharding_strategy", 2) is not None  # NO_SHARD has whole gradients
+    return one in program.wraps and torch_last(one) == "FullyShardedDataParallel" and not whole
 
 
 _HEAD = """import torch
@@ -95,11 +79,6 @@ RULE = Rule(
         _HEAD + "model = FSDP(torch.nn.Linear(8, 2))\n" + _STEP + "model.clip_grad_norm_(1.0)\n" + _END,
         _HEAD
         + "model = DDP(torch.nn.Linear(8, 2))\n"
-        + _STEP
-        + "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
-        + _END,
-        _HEAD
-        + "model = FSDP(torch.nn.Linear(8, 2), sharding_strategy=ShardingStrategy.NO_SHARD)\n"
         + _STEP
         + "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
         + _END,

@@ -5,52 +5,36 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program.module import Call
+from rankup.check.facts.program.flow import LOOPS, holders
+from rankup.check.facts.program.frameworks import Does
 from rankup.check.facts.program.program import Program
-from rankup.check.facts.program.value import objects
 from rankup.check.rule import Match, Rule
-from rankup.check.rules.queries import make_optimizers
+from rankup.check.rules.queries import is_optimizer, match, stepped_by
 from rankup.findings.finding import Confidence, Severity
 
 
 def find(program: Program) -> Iterator[Match]:
-    if not program.whole or program.frameworks or _clears(program):
+    if not program.whole or program.gets(Does.GRADIENTS) or _clears(program):
         return
+    training = {
+        loop for call in program.methods("backward") for loop in holders(call.module, call.node, *LOOPS)
+    }
     for call in program.methods("step"):
-        if _of_optimizer(program, call) and _in_loop_with_backward(program, call):
-            yield Match(
-                call.module.document,
-                call.span,
-                f"{ast.unparse(call.node.func)}() is called in a loop, and nothing clears the gradients.",
-            )
+        in_training = training & set(holders(call.module, call.node, *LOOPS))
+        if in_training and is_optimizer(program, stepped_by(call), call.scope):
+            message = f"{call.text}() is called in a loop, and nothing clears the gradients."
+            yield match(call.module, call.node, message)
             return
 
 
 def _clears(program: Program) -> bool:
     """Whether gradients are cleared or replaced anywhere, or may be by what gets the model or the optimizer."""
-    for module in program.modules:
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.Attribute) and ("zero_grad" in node.attr or node.attr == "grad"):
-                return True
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and "zero_grad" in node.value:
-                return True
+    for node in (node for module in program.modules for node in ast.walk(module.tree)):
+        if isinstance(node, ast.Attribute) and ("zero_grad" in node.attr or node.attr == "grad"):
+            return True
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "zero_grad" in node.value:
+            return True
     return bool(program.named("torch.autograd.grad", "torch.autograd.functional.jacobian"))
-
-
-def _of_optimizer(program: Program, call: Call) -> bool:
-    """``optimizer.step()``, or ``scaler.step(optimizer)``."""
-    given = call.argument("optimizer", 0) if call.node.args or call.node.keywords else call.base
-    if given is None:
-        return False
-    return make_optimizers(objects(program.values.of(given, call.scope)))
-
-
-def _in_loop_with_backward(program: Program, call: Call) -> bool:
-    loops = {h for h, _ in call.module.ancestors(call.node) if isinstance(h, (ast.For, ast.While))}
-    return any(
-        other.module is call.module and loops & {holder for holder, _ in other.module.ancestors(other.node)}
-        for other in program.methods("backward")
-    )
 
 
 _HEAD = """import torch
@@ -94,26 +78,9 @@ for _ in range(10):
     model.zero_grad()
 """,
         _HEAD
-        + """for _ in range(10):
-    loss = model(torch.randn(8, 4)).sum()
-    loss.backward()
-    optimizer.step()
-    for parameter in model.parameters():
-        parameter.grad = None
-""",
-        _HEAD
         + """loss = model(torch.randn(8, 4)).sum()  # one step
 loss.backward()
 optimizer.step()
-""",
-        _HEAD
-        + """import helpers
-
-for _ in range(10):
-    loss = model(torch.randn(8, 4)).sum()
-    loss.backward()
-    optimizer.step()
-    helpers.after_step(optimizer)
 """,
     ),
 )

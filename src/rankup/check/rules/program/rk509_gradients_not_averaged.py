@@ -1,17 +1,30 @@
-"""A model is wrapped in DDP, and no backward pass goes through it in a way that averages gradients."""
+"""Ranks train, and nothing averages their gradients: no model is wrapped, or the training goes past the wrapped one."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program.module import Call, torch_last
+from rankup.check.facts.program.flow import WITHS, holders
+from rankup.check.facts.program.frameworks import Does
+from rankup.check.facts.program.module import Call, last_name, torch_last
 from rankup.check.facts.program.names import words
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.value import objects
 from rankup.check.rule import Match, Rule
+from rankup.check.rules.queries import match
 from rankup.findings.finding import Confidence, Severity
 
+#: Any of these may synchronise gradients, or split the model.
+_SYNCHRONISES = words(
+    """
+    all_reduce all_reduce_coalesced reduce all_gather all_gather_into_tensor reduce_scatter reduce_scatter_tensor send
+    recv isend irecv batch_isend_irecv broadcast all_to_all parallelize_module distribute_tensor distribute_module
+    replicate init_device_mesh DeviceMesh rpc_sync rpc_async remote init_rpc PipelineStage pipeline
+    ZeroRedundancyOptimizer register_comm_hook average_parameters DistributedOptimizer wrap auto_wrap
+    functional_all_reduce
+    """
+)
 # What may be asked of a wrapped model that is never called.
 _HARMLESS = words(
     """
@@ -22,49 +35,62 @@ _HARMLESS = words(
 
 
 def find(program: Program) -> Iterator[Match]:
-    wraps = [call for call in program.wraps if torch_last(call) == "DistributedDataParallel"]
-    if not wraps or len(wraps) != len(program.wraps) or not program.whole or program.frameworks:
+    if not program.whole or program.gets(Does.WRAP, Does.SPLIT):
         return
-    if _averages_itself(program):
+    if not program.wraps:
+        yield from _unwrapped(program)
         return
-    yield from _never_synchronised(program, wraps)
-    for wrap in wraps:
-        if not _forwarded(program, wrap):
-            yield from _bypassed(program, wrap)
+    by_ddp = all(torch_last(call) == "DistributedDataParallel" for call in program.wraps)
+    if by_ddp and not _averages_itself(program):
+        yield from _never_synchronised(program)
+        for wrap in program.wraps:
+            if not _forwarded(program, wrap):
+                yield from _bypassed(program, wrap)
+
+
+def _unwrapped(program: Program) -> Iterator[Match]:
+    """A process group and a training, and no word of an average."""
+    if program.methods(*_SYNCHRONISES) or not program.methods("backward"):
+        return
+    if program.named("torch.nn.DataParallel", "torch.nn.parallel.DataParallel"):
+        return
+    foreign = [full for module in program.modules for full in module.imports.values()]
+    if any("parallel" in name.lower() and not name.startswith(("torch.nn", ".")) for name in foreign):
+        return
+    for call in program.inits[:1] if any(loop.trains for loop in program.data.loops) else ():
+        yield match(
+            call.module,
+            call.node,
+            "The ranks form a group and train, but no model is wrapped and no gradient is reduced.",
+            severity=Severity.WARNING,
+            fix="Wrap the model in DistributedDataParallel, or shard it with fully_shard.",
+        )
 
 
 def _averages_itself(program: Program) -> bool:
     """Whether the program touches gradients, or averages weights instead."""
     if program.methods("average_parameters", "register_comm_hook") or program.named("torch.autograd.grad"):
         return True
-    return any(
-        isinstance(node, ast.Attribute) and node.attr in {"grad", "require_backward_grad_sync"}
-        for module in program.modules
-        for node in ast.walk(module.tree)
-    )
+    nodes = (node for module in program.modules for node in module.of(ast.Attribute))
+    return any(last_name(node) in {"grad", "require_backward_grad_sync"} for node in nodes)
 
 
-def _never_synchronised(program: Program, wraps: list[Call]) -> Iterator[Match]:
+def _never_synchronised(program: Program) -> Iterator[Match]:
     """Every backward pass of the program is inside ``with ddp.no_sync():``."""
-    inside = [_no_sync(program, call, wraps) for call in program.methods("backward")]
-    if inside and all(inside) and inside[0] is not None:
-        call = inside[0]
-        yield Match(
-            call.module.document,
-            call.span,
-            "Every backward() of the program runs inside no_sync(): no gradient is ever averaged.",
-        )
+    inside = [_no_sync(program, call) for call in program.methods("backward")]
+    call = inside[0] if inside and all(inside) else None
+    if call is not None:
+        message = "Every backward() of the program runs inside no_sync(): no gradient is ever averaged."
+        yield match(call.module, call.node, message)
 
 
-def _no_sync(program: Program, backward: Call, wraps: list[Call]) -> Call | None:
-    for holder, part in backward.module.ancestors(backward.node):
-        if part != "body" or not isinstance(holder, (ast.With, ast.AsyncWith)):
-            continue
-        for item in holder.items:
+def _no_sync(program: Program, backward: Call) -> Call | None:
+    for holder in holders(backward.module, backward.node, *WITHS, parts=("body",)):
+        for item in getattr(holder, "items", ()):
             call = program.values.call(item.context_expr)
-            if call is not None and call.last == "no_sync" and call.base is not None:
-                made = objects(program.values.of(call.base, call.scope))
-                if made and all(one in wraps for one in made):
+            if call is not None and call.last == "no_sync":
+                made = program.made(call.base, call.scope)
+                if made and all(one in program.wraps for one in made):
                     return call
     return None
 
@@ -74,13 +100,13 @@ def _forwarded(program: Program, wrap: Call) -> bool:
     holder = wrap.module.parents[wrap.node][0]
     if not isinstance(holder, ast.Assign) or len(holder.targets) != 1:
         return True
-    target = ast.unparse(holder.targets[0]).rpartition(".")[2]
+    target = last_name(holder.targets[0])
     for module in program.modules:
         for node in ast.walk(module.tree):
-            name = getattr(node, "attr", "") if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-            if name != target or not isinstance(getattr(node, "ctx", None), ast.Load):
+            loads = isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load)
+            if not loads or last_name(node) != target:
                 continue
-            made = objects(program.values.of(node, module.scope_of(node)))
+            made = program.made(node, module.scope_of(node))
             user = module.parents[node][0] if node in module.parents else None
             if made and wrap not in made:
                 continue  # something else of the same name
@@ -93,10 +119,9 @@ def _forwarded(program: Program, wrap: Call) -> bool:
             if used:
                 return True
     for call in program.calls:
-        if not call.name and wrap in objects(program.values.of(call.node.func, call.scope)):
+        if not call.name and wrap in program.made(call.node.func, call.scope):
             return True
-        given = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
-        holds = any(wrap in objects(program.values.of(one, call.scope)) for one in given)
+        holds = any(wrap in program.made(one, call.scope) for one in call.given)
         if holds and not program.graph.called.get(call):
             return True
     return False
@@ -105,21 +130,18 @@ def _forwarded(program: Program, wrap: Call) -> bool:
 def _bypassed(program: Program, wrap: Call) -> Iterator[Match]:
     inner = objects(program.value(wrap, "module", 0))
     for loop in program.data.loops:
-        if not loop.trains or not any(call.last == "backward" for call in loop.calls):
-            continue
-        for call in loop.calls:
-            function = call.node.func
-            if call.name or not any(c.last == "backward" and c.scope is call.scope for c in loop.calls):
+        scopes = {call.scope for call in loop.calls if call.last == "backward"}
+        for call in loop.calls if loop.trains else ():
+            if call.name or call.scope not in scopes:
                 continue
-            made = objects(program.values.of(function, call.scope))
-            around = isinstance(function, ast.Attribute) and function.attr == "module"
-            unwrapped = around and objects(program.values.of(call.base, call.scope)) == [wrap]
+            made = program.made(call.node.func, call.scope)
+            unwrapped = call.last == "module" and program.made(call.base, call.scope) == [wrap]
             if unwrapped or (made and all(one in inner for one in made)):
-                yield Match(
-                    call.module.document,
-                    call.span,
-                    f"{ast.unparse(function)}(…) goes past DistributedDataParallel, and the wrapped model is never "
-                    "called: no gradient is averaged.",
+                yield match(
+                    call.module,
+                    call.node,
+                    f"{call.text}(…) goes past DistributedDataParallel, and the wrapped model is never called: no "
+                    "gradient is averaged.",
                 )
                 return
 
@@ -148,7 +170,8 @@ RULE = Rule(
     name="gradients-not-averaged",
     severity=Severity.ERROR,
     confidence=Confidence.LIKELY,
-    what="A model is wrapped in DistributedDataParallel, and training goes past it, or never leaves no_sync().",
+    what="Ranks train and no model is wrapped, or training goes past the model in DistributedDataParallel, or never "
+    "leaves no_sync().",
     why="DDP averages gradients in the backward pass of its own forward call. Past it each rank trains a model of its "
     "own on its part of the data, without a message; the saved model is that of one rank.",
     fix="Call the wrapped model, and leave no_sync() for the last backward() before each optimizer.step().",
@@ -156,22 +179,9 @@ RULE = Rule(
     fires=(
         _HEAD + "        model.module(x).sum().backward()\n" + _END,
         _HEAD + "        net(x).sum().backward()\n" + _END,
-        _HEAD + "        with model.no_sync():\n            model(x).sum().backward()\n" + _END,
     ),
     silent=(
         _HEAD + "        model(x).sum().backward()\n" + _END,
-        _HEAD
-        + "        with model.no_sync():\n            model(x).sum().backward()\n        model(x).sum().backward()\n"
-        + _END,
-        _HEAD
-        + """        net(x).sum().backward()
-        for p in net.parameters():
-            dist.all_reduce(p.grad)
-"""
-        + _END,
         _HEAD + "        (model(x).sum() + net(x).detach().sum()).backward()\n" + _END,
-        _HEAD
-        + "        import steps\n        steps.train(model, x)\n        net(x).sum().backward()\n"
-        + _END,
     ),
 )

@@ -5,62 +5,42 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program.module import Call
+from rankup.check.facts.program.flow import pass_of
+from rankup.check.facts.program.frameworks import Does
+from rankup.check.facts.program.module import Scope, same
 from rankup.check.facts.program.program import Program
 from rankup.check.rule import Match, Rule
+from rankup.check.rules.queries import match, stepped_by
 from rankup.findings.finding import Confidence, Severity
 
 
 def find(program: Program) -> Iterator[Match]:
-    if program.frameworks - {"fairscale"}:
-        return
-    for step in program.methods("step"):
-        stepped = step.argument("optimizer", 0) or step.base
-        loop, conditions = _way(step)
-        if loop is None or stepped is None or not any(_counts(test, step) for test in conditions):
+    for step in program.methods("step") if not program.gets(Does.GRADIENTS) else ():
+        loop, conditions = pass_of(step)
+        if loop is None or not any(_counts(test, step.scope) for test in conditions):
             continue
-        every = [call for call in step.scope.calls if _way(call) == (loop, [])]
-        backwards = [call for call in step.scope.calls if call.last == "backward" and _way(call)[0] is loop]
+        every = [call for call in step.scope.calls if pass_of(call) == (loop, [])]
+        backwards = [
+            call for call in step.scope.calls if call.last == "backward" and pass_of(call)[0] is loop
+        ]
         if not backwards or not all(call in every for call in backwards):
             continue  # the other passes may have no gradients of this optimizer
-        for call in every:
-            if call.last == "zero_grad" and call.base and ast.unparse(call.base) == ast.unparse(stepped):
-                yield Match(
-                    call.module.document,
-                    call.span,
-                    f"{ast.unparse(call.node.func)}() runs in every pass of the loop, and "
-                    f"{ast.unparse(step.node.func)}() at line {step.node.lineno} only in some: the gradients of the "
-                    "other passes are thrown away.",
-                )
-                break
+        cleared = [call for call in every if call.last == "zero_grad" and same(call.base, stepped_by(step))]
+        for call in cleared[:1]:
+            yield match(
+                call.module,
+                call.node,
+                f"{call.text}() runs in every pass of the loop, and {step.text}() at line {step.node.lineno} only in "
+                "some: the gradients of the other passes are thrown away.",
+            )
 
 
-def _way(call: Call) -> tuple[ast.AST | None, list[ast.expr]]:
-    """The loop around a call, and the conditions between them."""
-    conditions: list[ast.expr] = []
-    for holder, part in call.module.ancestors(call.node):
-        if isinstance(holder, (ast.For, ast.While)) and part == "body":
-            return holder, conditions
-        if isinstance(holder, (ast.If, ast.IfExp)) and part in {"body", "orelse"}:
-            conditions.append(holder.test)
-        elif isinstance(holder, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Try, ast.Match)):
-            break
-    return None, conditions
-
-
-def _counts(test: ast.expr, step: Call) -> bool:
+def _counts(test: ast.expr, scope: Scope) -> bool:
     """Whether a condition is about every n-th pass: ``(i + 1) % 4 == 0``, or a variable that holds this."""
-    asked: list[ast.AST] = [test]
-    for name in ast.walk(test):
-        if isinstance(name, ast.Name):
-            asked += [
-                made.value for made in step.scope.definitions.get(name.id, ()) if made.value is not None
-            ]
-    return any(
-        isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)
-        for one in asked
-        for node in ast.walk(one)
-    )
+    names = [node.id for node in ast.walk(test) if isinstance(node, ast.Name)]
+    asked = [test, *(made.value for name in names for made in scope.definitions.get(name, ()) if made.value)]
+    nodes = (node for one in asked for node in ast.walk(one))
+    return any(isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) for node in nodes)
 
 
 _HEAD = """import torch
@@ -87,19 +67,6 @@ RULE = Rule(
     if (i + 1) % 4 == 0:
         optimizer.step()
 """,
-        """import torch
-
-def train(model, optimizer, loader):
-    scaler = torch.amp.GradScaler("cuda")
-    for i, (x, y) in enumerate(loader):
-        with torch.autocast("cuda"):
-            loss = model(x).sum() / 8
-        scaler.scale(loss).backward()
-        if (i + 1) % 8 == 0 or i + 1 == len(loader):
-            scaler.step(optimizer)
-            scaler.update()
-        optimizer.zero_grad()
-""",
         _HEAD
         + """    optimizer.zero_grad()
     last = (i + 1) % 4 == 0
@@ -120,20 +87,6 @@ def train(model, optimizer, loader):
     for _ in range(4):
         (model(torch.randn(8, 4)).sum() / 4).backward()
     if i % 10 < 9:
-        optimizer.step()
-""",
-        _HEAD
-        + """    optimizer.zero_grad()
-    other(torch.randn(8, 4)).backward()
-    if i % 5 == 0:
-        model(torch.randn(8, 4)).sum().backward()
-        optimizer.step()
-""",
-        _HEAD
-        + """    if i % 4 == 0:
-        optimizer.zero_grad()
-    (model(torch.randn(8, 4)).sum() / 4).backward()
-    if i % 4 == 3:
         optimizer.step()
 """,
     ),

@@ -5,37 +5,33 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program.module import Call, place, torch_last
+from rankup.check.facts.program.flow import comes_after
+from rankup.check.facts.program.module import Call, same, torch_last
 from rankup.check.facts.program.program import Program
 from rankup.check.rule import Match, Rule
-from rankup.check.rules.queries import makes_optimizer
+from rankup.check.rules.queries import makes_optimizer, match
 from rankup.findings.finding import Confidence, Severity
 
 
 def find(program: Program) -> Iterator[Match]:
-    for wrap in program.wraps:
+    for wrap in program.wraps if not program.methods("add_param_group") else ():
         model = wrap.argument("module", 0)
         if torch_last(wrap) != "fully_shard" or model is None:
             continue
-        made = [call for call in wrap.scope.calls if _takes_all_of(call, ast.unparse(model))]
-        early = [call for call in made if place(call.node) < place(wrap.node)]
-        if early and len(early) == len(made) and not program.methods("add_param_group"):
-            yield Match(
-                early[0].module.document,
-                early[0].span,
-                f"{early[0].last} gets the parameters of {ast.unparse(model)}, and fully_shard at line "
+        made = [call for call in wrap.scope.calls if _takes_all_of(program, call, model)]
+        if made and all(comes_after(wrap, call) for call in made):
+            yield match(
+                made[0].module,
+                made[0].node,
+                f"{made[0].last} gets the parameters of {ast.unparse(model)}, and fully_shard at line "
                 f"{wrap.node.lineno} replaces them: no step changes the model.",
             )
 
 
-def _takes_all_of(call: Call, model: str) -> bool:
+def _takes_all_of(program: Program, call: Call, model: ast.expr) -> bool:
     """``torch.optim.Adam(model.parameters())``"""
-    given = call.argument("params", 0)
-    return (
-        makes_optimizer(call)
-        and isinstance(given, ast.Call)
-        and ast.unparse(given.func) in {f"{model}.parameters", f"{model}.named_parameters"}
-    )
+    asked = program.values.call(call.argument("params", 0) or call.node) if makes_optimizer(call) else None
+    return asked is not None and asked.last in {"parameters", "named_parameters"} and same(asked.base, model)
 
 
 _HEAD = """import torch
@@ -78,12 +74,6 @@ for x in range(10):
     fully_shard(layer)
 fully_shard(model)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-""",
-        _HEAD
-        + """optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-if dist.get_world_size() > 1:
-    fully_shard(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 """,
         _HEAD
         + """teacher = torch.nn.Linear(4, 1)

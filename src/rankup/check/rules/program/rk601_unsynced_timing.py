@@ -5,36 +5,22 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from rankup.check.facts.program.flow import comes_after
 from rankup.check.facts.program.module import Call, Scope, place
+from rankup.check.facts.program.names import words
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.value import Kind, constants
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import alone, lines_before, name_for
+from rankup.check.rules.queries import match
 from rankup.findings.finding import Confidence, Severity
 
-_CLOCKS = (
-    "time.time",
-    "time.perf_counter",
-    "time.monotonic",
-    "timeit.default_timer",
-    "time.perf_counter_ns",
-    "time.time_ns",
+_CLOCKS = words(
+    "time.time time.perf_counter time.monotonic timeit.default_timer time.perf_counter_ns time.time_ns"
 )
 #: Any of these waits for the GPU.
-_WAITS = {
-    "item",
-    "cpu",
-    "numpy",
-    "tolist",
-    "synchronize",
-    "barrier",
-    "all_reduce",
-    "wait",
-    "print",
-    "gather",
-    "elapsed_time",
-}
-_WORKS = {"backward", "mm", "matmul", "bmm", "conv2d"}
+_WAITS = words("item cpu numpy tolist synchronize barrier all_reduce wait print gather elapsed_time")
+_WORKS = words("backward mm matmul bmm conv2d")
 
 
 def find(program: Program) -> Iterator[Match]:
@@ -42,101 +28,86 @@ def find(program: Program) -> Iterator[Match]:
         return
     for module in program.modules:
         for node in module.of(ast.BinOp):
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
-                scope = module.scope_of(node)
-                pair = _pair(program, node, scope)
-                if pair is not None and _is_short(program, scope, *pair):
-                    start, end = pair
-                    yield Match(
-                        module.document,
-                        module.span(node),
-                        f"The time since line {start.node.lineno} is taken while the GPU may still be working.",
-                        _edits(start, end),
-                        severity=Severity.NOTE if _in_training(program, start) else None,
-                    )
+            if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Sub):
+                continue
+            scope = module.scope_of(node)
+            end, start = _reading(program, node.left, scope), _reading(program, node.right, scope)
+            if (
+                start is None
+                or end is None
+                or start.scope is not end.scope
+                or not _is_short(program, start, end)
+            ):
+                continue
+            # In a training each step is timed: what one reading misses, the next one has.
+            in_training = any(loop.trains and start in loop.calls for loop in program.data.loops)
+            yield match(
+                module,
+                node,
+                f"The time since line {start.node.lineno} is taken while the GPU may still be working.",
+                *_edits(start, end),
+                severity=Severity.NOTE if in_training else None,
+            )
 
 
 def _on_gpu(program: Program) -> bool:
+    devices = [program.values.of(call.node, call.scope) for call in program.named("torch.device")]
+    named = [atom.detail[0] for value in devices for atom in value if atom.kind is Kind.DEVICE]
+    named += [text for value in devices for text in constants(value)]
     return bool(program.methods("cuda") or program.named("torch.cuda.set_device")) or any(
-        text in ("cuda",) or (isinstance(text, str) and text.startswith("cuda:"))
-        for call in program.named("torch.device")
-        for atom in program.values.of(call.node, call.scope)
-        for text in ([atom.detail[0]] if atom.kind is Kind.DEVICE else constants(frozenset({atom})))
+        str(name).partition(":")[0] == "cuda" for name in named
     )
-
-
-def _pair(program: Program, node: ast.BinOp, scope: Scope) -> tuple[Call, Call] | None:
-    """The two readings of the clock whose difference is taken."""
-    end = _reading(program, node.left, scope)
-    start = _reading(program, node.right, scope)
-    if start is None or end is None or start.scope is not end.scope or place(start.node) >= place(end.node):
-        return None
-    return start, end
 
 
 def _reading(program: Program, node: ast.expr, scope: Scope) -> Call | None:
-    if isinstance(node, ast.Call):
-        call = program.values.call(node)
-        return call if call is not None and call.name in _CLOCKS else None
+    """The reading of a clock that a number is."""
     if isinstance(node, ast.Name):
         found = scope.definitions.get(node.id, [])
-        if len(found) == 1 and found[0].value is not None and not found[0].path:
-            return _reading(program, found[0].value, scope) if isinstance(found[0].value, ast.Call) else None
-    return None
+        if len(found) != 1 or found[0].value is None or found[0].path:
+            return None
+        node = found[0].value
+    call = program.values.call(node)
+    return call if call is not None and call.name in _CLOCKS else None
 
 
-def _is_short(program: Program, scope: Scope, start: Call, end: Call) -> bool:
+def _is_short(program: Program, start: Call, end: Call) -> bool:
     """Whether there is GPU work between the readings, no loop over data around it, and nothing that waits."""
-    between = [
-        call for call in scope.calls if place(start.node) < place(call.node) and _end(call) <= place(end.node)
+    inside = [
+        call
+        for call in start.scope.calls
+        if comes_after(call, start)
+        and (call.node.end_lineno or 0, call.node.end_col_offset or 0) <= place(end.node)
     ]
-    if not between or any(call.last in _WAITS for call in between):
+    if any(one.last in _WAITS for call in inside for one in program.within(call, 3)):
         return False
-    for call in between:
-        for target in program.graph.called.get(call, ()):
-            if any(c.last in _WAITS for s in program.graph.reached(target, 3) for c in s.calls):
-                return False
-    loops = [
-        loop
-        for loop in program.data.loops
-        if loop.scope is scope and place(start.node) < place(loop.node) < place(end.node)
-    ]
-    if any(loop.loaders or loop.trains for loop in loops):
+    loops = [loop for loop in program.data.loops if loop.scope is start.scope]
+    timed = [loop for loop in loops if place(start.node) < place(loop.node) < place(end.node)]
+    if any(loop.loaders or loop.trains for loop in timed):
         return False  # a whole epoch: what the GPU still has to do is small against it
-    return any(call.last in _WORKS or call.name.startswith("torch.matmul") for call in between) or any(
-        _is_model(program, call) for call in between
+    return any(
+        call.last in _WORKS or call.name.startswith("torch.matmul") or _is_model(program, call)
+        for call in inside
     )
-
-
-def _end(call: Call) -> tuple[int, int]:
-    return call.node.end_lineno or 0, call.node.end_col_offset or 0
 
 
 def _is_model(program: Program, call: Call) -> bool:
-    return (
-        any(
-            atom.call is not None
-            and (
-                atom.call in program.wraps or atom.call.name.startswith(("torch.nn.", "torchvision.models."))
-            )
-            for atom in program.values.of(call.node.func, call.scope)
-        )
-        if isinstance(call.node.func, (ast.Name, ast.Attribute)) and not call.name
-        else False
-    )
-
-
-def _in_training(program: Program, start: Call) -> bool:
-    """Whether each step of a training is timed: what one reading misses, the next one has."""
-    return any(loop.trains and start in loop.calls for loop in program.data.loops)
+    if call.name or not isinstance(call.node.func, (ast.Name, ast.Attribute)):
+        return False
+    made = program.made(call.node.func, call.scope)
+    models = ("torch.nn.", "torchvision.models.")
+    return any(one in program.wraps or one.name.startswith(models) for one in made)
 
 
 def _edits(start: Call, end: Call) -> tuple[Edit, ...]:
     cuda = name_for(start.module, "torch.cuda.synchronize")
-    first, second = start.module.statement(start.node), end.module.statement(end.node)
-    if cuda is None or first is second or not (alone(start.module, first) and alone(end.module, second)):
+    statements = [call.module.statement(call.node) for call in (start, end)]
+    if (
+        cuda is None
+        or statements[0] is statements[1]
+        or not all(alone(start.module, one) for one in statements)
+    ):
         return ()
-    return (lines_before(start.module, first, f"{cuda}()"), lines_before(end.module, second, f"{cuda}()"))
+    return tuple(lines_before(start.module, one, f"{cuda}()") for one in statements)
 
 
 RULE = Rule(

@@ -8,6 +8,7 @@ from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.value import the_constant
 from rankup.check.rule import Match, Rule, Safety
 from rankup.check.rules.edits import replaced
+from rankup.check.rules.queries import match
 from rankup.findings.finding import Confidence, Severity
 
 _DEFAULT = 25  # MiB
@@ -17,18 +18,14 @@ _SMALL = 10
 def find(program: Program) -> Iterator[Match]:
     for call in program.named("DistributedDataParallel"):
         given = call.argument("bucket_cap_mb")
-        size = the_constant(program.values.of(given, call.scope)) if given is not None else None
-        if (
-            given is not None
-            and isinstance(size, (int, float))
-            and not isinstance(size, bool)
-            and 0 < size < _DEFAULT
-        ):
-            yield Match(
-                call.module.document,
-                call.module.span(given),
+        size = the_constant(program.values.of(given, call.scope))
+        number = isinstance(size, (int, float)) and not isinstance(size, bool)
+        if given is not None and number and 0 < size < _DEFAULT:
+            yield match(
+                call.module,
+                given,
                 f"Gradients are reduced in pieces of {size} MiB; DDP's own value is {_DEFAULT}.",
-                (replaced(call.module, given, str(_DEFAULT)),),
+                replaced(call.module, given, str(_DEFAULT)),
                 severity=Severity.WARNING if size < _SMALL else Severity.NOTE,
             )
 

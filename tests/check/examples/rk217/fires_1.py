@@ -1,0 +1,4 @@
+import torch
+
+torch.backend = None
+print(torch.distrbuted)

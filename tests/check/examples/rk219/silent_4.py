@@ -1,0 +1,27 @@
+import signal
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+stop = False
+
+def on_signal(number, frame):
+    global stop
+    stop = True
+
+signal.signal(signal.SIGUSR1, on_signal)
+dist.init_process_group("nccl")
+model = DDP(torch.nn.Linear(8, 2).cuda())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(1000):
+    loss = model(torch.randn(4, 8, device="cuda")).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    mean = loss.detach().clone()
+    dist.all_reduce(mean)
+    if mean.item() < 0.1:
+        break
+    if loss.item() > 100:
+        print("large")
+dist.destroy_process_group()

@@ -1,0 +1,8 @@
+import os
+import torch
+import torch.distributed as dist
+
+def main(model):
+    dist.init_process_group("nccl")
+    if int(os.environ["RANK"]) == 0:
+        torch.save(model.state_dict(), "model.pt")

@@ -1,0 +1,21 @@
+import os
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+net = torch.nn.Linear(2, 2)
+optimizer = torch.optim.Adam(net.parameters())
+start = 0
+if os.path.exists("last.pt"):
+    state = torch.load("last.pt", map_location="cpu")
+    net.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    start = state["epoch"] + 1
+model = DDP(net)
+for epoch in range(start, 10):
+    for x in torch.randn(8, 4, 2):
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()

@@ -1,0 +1,11 @@
+import torch
+
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+import helpers
+
+for _ in range(10):
+    loss = model(torch.randn(8, 4)).sum()
+    loss.backward()
+    optimizer.step()
+    helpers.after_step(optimizer)
