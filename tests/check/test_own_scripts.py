@@ -11,7 +11,7 @@ from rankup.check.selection import Selection
 from rankup.findings.finding import Severity
 
 ROOT = Path(__file__).parents[2]
-RULES = "rules.md"  # holds each rule's bad example
+RULES = "*/docs/reference/rules"  # holds each rule's bad example
 
 
 @pytest.mark.parametrize("folder", ["tests/goldens", "examples", "docs", "README.md", "src", "benchmarks"])

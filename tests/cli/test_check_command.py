@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -52,24 +53,27 @@ def test_a_right_script_is_silent_and_the_exit_code_is_0(folder, capsys):
     assert check(capsys, "job.sh") == (0, "1 file: nothing found\n", "")
 
 
-def test_json_has_place_rule_and_fix(folder, capsys):
+PAGES = "https://github.com/rankup/rankup/blob/main/docs/reference/rules"
+
+
+def test_json_has_place_rule_fix_and_page(folder, capsys):
     (folder / "job.sh").write_text(HEAD_ONLY)
     code, out, _ = check(capsys, "--json", "job.sh")
     answer = json.loads(out)
     (finding,) = answer["findings"]
     assert (code, answer["passed"], answer["files"]) == (1, False, 1)
-    assert {
-        key: finding[key] for key in ("code", "name", "severity", "confidence", "path", "line", "column")
-    } == {
+    expected = {
         "code": "RK101",
         "name": "no-srun",
+        "page": f"{PAGES}/RK101.md",
         "severity": "error",
         "confidence": "sure",
         "path": "job.sh",
         "line": 5,
         "column": 1,
+        "automatic_fix": "unsafe",
     }
-    assert finding["automatic_fix"] == "unsafe"
+    assert expected.items() <= finding.items()
 
 
 def test_github_gets_one_annotation_for_each_finding(folder, capsys):
@@ -80,18 +84,47 @@ def test_github_gets_one_annotation_for_each_finding(folder, capsys):
     assert ",title=RK101 no-srun::" in line
 
 
-def test_sarif_names_rules_and_places(folder, capsys):
+def test_sarif_has_what_its_schema_requires(folder, capsys):
     (folder / "my job.sh").write_text(HEAD_ONLY)
     _, out, _ = check(capsys, "--format", "sarif", ".")
     report = json.loads(out)
     (run,) = report["runs"]
     (result,) = run["results"]
-    assert report["version"] == "2.1.0"
-    assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "RK101"
+    assert report["version"] == "2.1.0" and run["tool"]["driver"]["name"] == "rankup"
+    rule = run["tool"]["driver"]["rules"][result["ruleIndex"]]
+    assert (
+        (rule["id"], rule["helpUri"]) == (result["ruleId"], f"{PAGES}/RK101.md") == ("RK101", rule["helpUri"])
+    )
     place = result["locations"][0]["physicalLocation"]
     assert place["artifactLocation"]["uri"] == "my%20job.sh"
     assert place["region"]["startLine"] == 5
-    assert result["level"] == "error"
+    assert result["level"] == "error" and result["message"]["text"]
+
+
+def test_all_formats_carry_the_same_findings_also_those_that_are_not_a_rules(folder, capsys):
+    (folder / "job.sh").write_text(HEAD_ONLY + "# rankup: allow RK999\necho\n")
+    (folder / "data.csv").write_text("1,2\n")
+    (folder / "job.toml").write_text('[job]\ncommand = ["trian.py"]\n')
+    formats = ("json", "github", "sarif")
+    out = {form: check(capsys, "--format", form, "job.sh", "data.csv", "job.toml")[1] for form in formats}
+    found = [(one["code"], one["severity"]) for one in json.loads(out["json"])["findings"]]
+    annotation = re.compile(r"^::(\w+) file=([^,]+),line=(\d+),.*,title=([\w-]+)[ :]", re.M)
+    annotations = [
+        (code, severity.replace("notice", "note"), path, int(line))
+        for severity, path, line, code in annotation.findall(out["github"])
+    ]
+    results = []
+    for one in json.loads(out["sarif"])["runs"][0]["results"]:
+        place = one["locations"][0]["physicalLocation"]
+        line = place["region"]["startLine"]
+        results.append((one["ruleId"], one["level"], place["artifactLocation"]["uri"], line))
+    assert annotations == results and [one[:2] for one in results] == found
+    assert {
+        ("RK101", "error", "job.sh", 5),
+        ("unknown-rule", "warning", "job.sh", 6),
+        ("nothing-to-check", "warning", "data.csv", 1),
+        ("script-not-found", "error", "job.toml", 1),
+    } <= {*results}
 
 
 def test_a_page_is_checked_at_its_own_lines(folder, capsys):
@@ -195,7 +228,7 @@ def test_wrong_usage_is_one_error_and_exit_code_2(folder, capsys, args, message)
 def test_a_file_of_another_kind_is_a_warning(folder, capsys):
     (folder / "data.csv").write_text("1,2\n")
     code, out, _ = check(capsys, "data.csv")
-    assert code == 0 and "data.csv is not a job script" in out
+    assert code == 0 and "this file is not a job script" in out
     assert check(capsys, "--strict", "data.csv")[0] == 1
 
 

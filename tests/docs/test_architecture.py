@@ -23,12 +23,12 @@ DOCUMENTS = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
     *sorted(
-        {*(ROOT / "docs").rglob("*.md")} - {ROOT / "docs/reference/rules.md"}
+        {*(ROOT / "docs").rglob("*.md")} - {*(ROOT / "docs/reference/rules").iterdir()}
     ),  # which holds users' scripts
 ]
 INITS = sorted(PACKAGE.rglob("__init__.py"))
 #: The list of the whole package is the map; that of the commands is the table in ``cli/app.py``; that of the rules is
-#: ``docs/reference/rules.md``.
+#: ``docs/reference/rules/``.
 _LISTED_ELSEWHERE = {PACKAGE, PACKAGE / "cli" / "commands", *(PACKAGE / "check" / "rules").iterdir()}
 
 _ROW = re.compile(

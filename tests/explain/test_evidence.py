@@ -37,6 +37,33 @@ CASES = {
         "    import scipy\n"
         "ImportError: dynamic module does not define module export function (PyInit__lib)\n",
     ),
+    "an unknown module before an environment that is not found": (
+        "module-command",
+        'Lmod has detected the following error: The following module(s) are unknown: "conda/9.9"\n'
+        "./job.sh: line 3: activate: No such file or directory\n"
+        "Traceback (most recent call last):\n"
+        '  File "train.py", line 1, in <module>\n'
+        "    import torch\n"
+        "ImportError: No module named torch\n",
+    ),
+    "the memory of a GPU, by its driver": (
+        "cuda-out-of-memory",
+        "jcuda.CudaException: CUDA_ERROR_OUT_OF_MEMORY\n",
+    ),
+    "a warning of NCCL that is the end": (
+        "nccl-interface",
+        "node1:21:21 [0] bootstrap.cc:37 NCCL WARN Bootstrap : no socket interface found\n"
+        "node1:21:21 [0] NCCL INFO init.cc:128 -> 3\n"
+        "Traceback (most recent call last):\n"
+        '  File "train.py", line 61, in main\n'
+        "    dist.barrier()\n",
+    ),
+    "a logger's line below an exception is not of its message": (
+        "python-exception",
+        "AssertionError: train_batch_size is not equal to 4 * 8 * 1\n"
+        "\tERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: 1) local_rank: 0 (pid: 9) of binary: p\n",
+    ),
+    "a shell's word of a crash": ("segmentation-fault", "OK\nSegmentation fault (core dumped)\n"),
     "/dev/shm is not the disk": (
         "shared-memory",
         "OSError: [Errno 28] No space left on device: '/dev/shm/batch-3'\n",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from textwrap import dedent
 
@@ -10,6 +11,9 @@ import pytest
 from rankup.errors import RankupError
 from rankup.findings.finding import Severity
 from rankup.rehearse import sandbox
+from rankup.rehearse.rehearse import Options
+from rankup.rehearse.report import report_of
+from rankup.rehearse.request import Sizes
 from rehearse.scripts import codes, rehearsed, text
 
 pytestmark = pytest.mark.skipif(bool(sandbox.available()), reason="no user namespaces here")
@@ -229,7 +233,17 @@ def test_agents_with_addresses_of_their_own(tmp_path: Path):
         ("srun apptainer exec image.sif torchrun --standalone --nproc_per_node=4 train.py", {"separate-worlds",
         "no-gpu"}),
         ("echo nothing", {"nothing-started"}),
-        ("set -e\nfalse\nsrun python train.py", {"script-failed", "nothing-started"}),
+        ("set -e\nfalse\nsrun python train.py", {"script-failed"}),
+        ("srun ./run.sh", {"missing-file"}),
+        ("srun bash scripts/launch.sh", {"missing-file"}),
+        (f"source env.sh\n{HEAD}srun {C10D} train.py", {"missing-file"}),
+        (f"srun {C10D.replace('node1', '$HEAD_NODE')} train.py", {"no-endpoint"}),
+        (f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID train.py'", {"no-endpoint"}),
+        ("export MASTER_PORT=1 MASTER_ADDR=\nsrun bash -c 'export RANK=$SLURM_PROCID WORLD_SIZE=2; python train.py'",
+        {"no-endpoint", "idle-gpus"}),
+        (f"{HEAD}srun {C10D} train.py\npkill -f train.py", set()),
+        (f"source /opt/site/bin/activate\n{HEAD}srun {C10D} train.py\ndeactivate", {"not-here"}),
+        (f"cd $(git rev-parse --show-toplevel 2>/dev/null || pwd)\nsrun {C10D} train.py", set()),
     ],
 )  # fmt: skip
 def test_a_mistake_has_a_name(tmp_path: Path, body: str, found: set[str]):
@@ -382,11 +396,85 @@ def test_a_command_that_only_the_image_has_is_not_an_error(tmp_path: Path):
     assert finding.severity is Severity.WARNING
 
 
-def test_an_option_of_pals_names_the_way_out(tmp_path: Path):
-    report = rehearsed(
-        tmp_path, "mpiexec -n 8 --ppn 4 --cpu-bind depth python train.py", pbs(4), scheduler="pbs"
+PALS = "mpiexec -n 8 --ppn 4 --cpu-bind depth python train.py"
+
+
+def test_mpiexec_is_taken_for_that_whose_options_it_gets(tmp_path: Path):
+    program = "import torch\nfrom mpi4py import MPI\n"
+    report = rehearsed(tmp_path, f"cd $PBS_O_WORKDIR\n{PALS}", pbs(4), scheduler="pbs", program=program)
+    assert codes(report) == set() and len(report.launches[0].processes) == 8
+    assert "  mpiexec is taken for that of PALS (HPE Cray), whose options it gets" in report.lines(100)
+
+
+def test_an_option_of_pals_is_one_error_under_open_mpi(tmp_path: Path):
+    report = rehearsed(tmp_path, PALS, pbs(4), scheduler="pbs", mpi="openmpi")
+    (finding,) = report.findings
+    assert finding.code == "bad-mpirun" and "--mpi pals" in finding.message
+
+
+def test_a_missing_helper_is_named_with_its_line(tmp_path: Path):
+    (finding,) = rehearsed(tmp_path, "bash helper.sh\npython train.py", ["--gpus-per-node=1"]).findings
+    assert (finding.message, finding.severity) == ("helper.sh is not there", Severity.WARNING)
+    (finding,) = rehearsed(tmp_path, "set -e\nsource env.sh\npython train.py").findings
+    assert (finding.message, finding.place, finding.severity) == (
+        "env.sh is not there",
+        "job.sh:3",
+        Severity.ERROR,
     )
-    assert any("--mpi pals" in finding.message for finding in report.findings if finding.code == "bad-mpirun")
+
+
+def test_a_pbs_script_needs_no_first_line(tmp_path: Path):
+    (tmp_path / "job.sh").write_text(
+        "#PBS -l select=1:ngpus=2\n[[ -n $PBS_JOBID ]] && torchrun --standalone x.py\n"
+    )
+    report = report_of(
+        tmp_path / "job.sh", Sizes(), Options(), {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    )
+    assert [len(launch.processes) for launch in report.launches] == [1]
+
+
+@pytest.mark.parametrize(
+    ("program", "found"),
+    [
+        ("dist.init_process_group('nccl', rank=rank, world_size=4)", {"rank-out-of-range"}),
+        ("dist.init_process_group('nccl', rank=rank, world_size=8)", {"world-size-mismatch"}),
+        ("dist.init_process_group('nccl')\ntorch.cuda.set_device(rank)", {"no-such-device"}),
+        ("dist.init_process_group('nccl')\ntorch.cuda.set_device(0)", {"shared-device", "idle-gpus"}),
+        ("dist.init_process_group('nccl')\ntorch.cuda.set_device(rank % 3)", set()),
+    ],
+)
+def test_what_the_program_writes_down_counts(tmp_path: Path, program: str, found: set[str]):
+    head = "import os, torch, torch.distributed as dist\nrank = int(os.environ['SLURM_PROCID'])\n"
+    six = ("--nodes=2", "--ntasks-per-node=3", "--gpus-per-node=3")
+    assert codes(rehearsed(tmp_path, HEAD + "srun python train.py", six, program=head + program)) == found
+
+
+@pytest.mark.parametrize(
+    ("start", "program"),
+    [
+        ("srun python", "import torch.multiprocessing as mp\nmp.spawn(work, nprocs=4)\n"),
+        ("python", "import ray\nray.init()\nimport torch\n"),
+        ("python", "import lightning as L\nL.Trainer(devices=4)\n"),
+        ("python", "import torch\nmodel = torch.nn.DataParallel(model)\n"),
+    ],
+)
+def test_ranks_that_the_program_makes_are_not_counted(tmp_path: Path, start: str, program: str):
+    report = rehearsed(
+        tmp_path, HEAD + f"{start} train.py", ("--nodes=1", "--gpus-per-node=4"), program=program
+    )
+    assert codes(report) == set()
+    assert "  ranks by  the program itself" in report.lines(100)
+
+
+def test_gpus_that_nobody_asks_for_are_said(tmp_path: Path):
+    directives, body = (
+        ("-l select=1:system=polaris",),
+        "cd $PBS_O_WORKDIR\ntorchrun --nproc_per_node=4 train.py",
+    )
+    report = rehearsed(tmp_path, body, directives, scheduler="pbs")
+    assert "no GPU, since the directives ask for none (--gpus-per-node, --site)" in report.assumed
+    report = rehearsed(tmp_path, body, directives, scheduler="pbs", sizes=Sizes(gpus_per_node=4))
+    assert "the directives ask for no GPU; 4 on each node are rehearsed" in report.assumed
 
 
 def test_pbs_without_select_has_the_sizes_of_the_job(tmp_path: Path):

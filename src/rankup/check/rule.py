@@ -14,6 +14,9 @@ from rankup.findings.finding import Confidence, Severity
 
 Subject = TypeVar("Subject", Job, Program)
 
+#: One page per rule, written by ``tools/rule_pages.py``.
+PAGES = "https://github.com/rankup/rankup/blob/main/docs/reference/rules"
+
 
 class Safety(str, Enum):
     """Whether a fix can change what a script does that works today."""
@@ -65,6 +68,11 @@ class Rule(Generic[Subject]):
     fires: tuple[str, ...]
     silent: tuple[str, ...]
     safety: Safety | None = None  # of its edits; None: it has no edits
+
+    @property
+    def page(self) -> str:
+        """Where its documentation is."""
+        return f"{PAGES}/{self.code}.md"
 
     def matches(self, subject: Subject) -> list[Match]:
         """What it finds, completed by its own severity, confidence, why and fix."""

@@ -75,8 +75,11 @@ def better(event: Event, facts: Facts) -> Event:
                   and not e.traceback and set(e.signature.exits) & set(bare.exits)]  # fmt: skip
     if not found:
         return event
-    merged = replace(found[0], quotes=[*found[0].quotes[:1], *event.quotes[-1:]], warning=False)
-    merged.rank = found[0].rank if found[0].rank is not None else event.rank
+    cause = found[0]
+    if cause.signature.setup:  # of mistakes before the program starts, the first leads to the next
+        cause = min((other for other in found if other.signature.setup), key=ordered(found))
+    merged = replace(cause, quotes=[*cause.quotes[:1], *event.quotes[-1:]], warning=False)
+    merged.rank = cause.rank if cause.rank is not None else event.rank
     return merged
 
 

@@ -24,6 +24,7 @@ _LIBRARY = re.compile(
 )
 # What Python prints before a traceback that ended nothing: of a destructor, of the logging itself.
 ENDED_NOTHING = ("Exception ignored in", "Exception ignored while", "--- Logging error ---")
+_LOGGED = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):\S+?:")  # a line of Python's logging
 _LONGEST = 400  # lines of one traceback; what is longer is something else
 _CONTINUED = 12  # lines of a message
 
@@ -128,7 +129,7 @@ class Tracebacks:
         if self._chained:  # a traceback was announced, and something else came between
             return False
         goes_on = (
-            text[0].isspace()
+            (text[0].isspace() and not _LOGGED.match(stripped))
             or (self._continued == 0 and self._last.message.rstrip().endswith(":"))
             or _is_of_nccl(self._last.message, stripped)
         )

@@ -22,6 +22,7 @@
 | ``sandbox`` | runs a command where it can change nothing |
 | ``rehearse`` | script and allocation → ``Rehearsal`` |
 | ``launch_options`` | options of torchrun and its like → ``Agent`` |
+| ``written_down`` | what a program writes down: its world size, its device |
 | ``processes`` | the log → ``Launch``es and their ``Process``es |
 | ``judge`` | launches → findings |
 | ``table`` | launches as text |

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rankup.findings.finding import Confidence, Finding, Severity
 from rankup.rehearse.allocation import Allocation
-from rankup.rehearse.processes import Launch, Process
+from rankup.rehearse.processes import BY_ITSELF, Launch, Process
 
 _WAITS = "The agents wait for each other until a time limit, and then end with an error."
 _HANGS = "init_process_group waits for the others until its time limit (10 to 30 minutes), and then ends with an error."
@@ -106,6 +106,9 @@ def _agents(launch: Launch, job: Allocation) -> Iterator[Finding]:
             one.host for one in launch.started if one.agent is not None and one.agent.node_rank in (0, None)
         ]
         address = many[0].endpoint.rpartition(":")[0]
+        if not address:
+            message = f"{name} on {nodes} nodes is given no address at which its agents meet"
+            yield _error("no-endpoint", launch, message, f"{name} ends with an error.", _HEAD)
         yield from _head(launch, job, address, heads, "an agent listens only on its own node")
 
 
@@ -168,7 +171,16 @@ def _ranks(launch: Launch, job: Allocation) -> Iterator[Finding]:
             )  # fmt: skip
         return
     yield from _numbers(launch, ranks)
-    if ranks[0].source == "RANK" and max((one.world_size or 1) for one in ranks) > 1:
+    many = max((one.world_size or 1) for one in ranks) > 1
+    empty = [one for one in ranks if one.environment.get("MASTER_ADDR") == ""]
+    if many and empty and all(one.environment.get("MASTER_PORT") for one in empty):
+        yield _error(
+            "no-endpoint", launch, f"MASTER_ADDR is empty in {len(empty)} of {len(ranks)} processes",
+            "init_process_group ends with an error.", f"print MASTER_ADDR in the job script; {_HEAD}",
+            likely=True,
+        )  # fmt: skip
+        return
+    if ranks[0].source == "RANK" and many:
         meetings = sorted({one.meeting for one in ranks})
         if any(not one or one.endswith(":") for one in meetings):
             yield _error(
@@ -208,16 +220,20 @@ def _numbers(launch: Launch, ranks: Sequence[Process]) -> Iterator[Finding]:
         return
     if not sizes:
         return
+    own = ranks[0].own_size
     beyond = [one.rank for one in ranks if one.rank is not None and one.rank >= sizes[0]]
     if beyond:
         yield _error(
             "rank-out-of-range", launch, f"rank {beyond[0]} is not below the world size {sizes[0]}",
-            "init_process_group refuses it, or waits for ever.", "WORLD_SIZE must be the number of all processes",
+            f"The program itself says {own}." if own else "init_process_group refuses it, or waits for ever.",
+            "read the number in the program: WORLD_SIZE, SLURM_NTASKS" if own
+            else "WORLD_SIZE must be the number of all processes",
         )  # fmt: skip
-    if len(ranks) < sizes[0] and not any("starts processes itself" in one.command for one in ranks):
+    if len(ranks) < sizes[0]:
         yield _error(
             "world-size-mismatch", launch, f"the world size is {sizes[0]}, and {_are(len(ranks))} started", _HANGS,
-            "start one process for each rank, e.g. by srun, or set WORLD_SIZE to what is started",
+            "read the number in the program: WORLD_SIZE, SLURM_NTASKS" if own
+            else "start one process for each rank, e.g. by srun, or set WORLD_SIZE to what is started",
             likely=ranks[0].source != "RANK",
         )  # fmt: skip
 
@@ -242,18 +258,21 @@ def _order(launch: Launch) -> Iterator[Finding]:
 def _devices(launch: Launch, job: Allocation) -> Iterator[Finding]:
     if not any(job.gpus):
         return
-    lost = [one for one in launch.processes if one.problem.startswith("no GPU")]
+    lost = [one for one in launch.processes if one.index is not None and one.device == "-"]
     if lost:
         one = lost[0]
         yield _warning(
             "no-such-device", launch,
-            f"{len(lost)} of {len(launch.processes)} processes find no GPU for their local rank: "
-            f"rank {one.rank} on {one.host} has local rank {one.local_rank}",
+            f"{len(lost)} of {len(launch.processes)} processes find no GPU for their "
+            f"{'local rank' if one.index == one.local_rank else 'device'}: "
+            f"rank {one.rank} on {one.host} "
+            + (f"has local rank {one.index}" if one.index == one.local_rank else f"takes cuda:{one.index}"),
             "torch ends with 'invalid device ordinal', or several processes share a GPU.",
-            "start as many processes on a node as it has GPUs",
+            "start as many processes on a node as it has GPUs" if one.index == one.local_rank
+            else "choose the GPU by LOCAL_RANK (torchrun) or SLURM_LOCALID (srun)",
         )  # fmt: skip
     users: dict[tuple[str, str], int] = Counter(
-        (one.host, one.device) for one in launch.processes if one.device != "-"
+        (one.host, device) for one in launch.processes if one.source != BY_ITSELF for device in one.devices
     )
     shared = [place for place, number in users.items() if number > 1]
     if shared:
@@ -294,7 +313,7 @@ def _unused(launches: Sequence[Launch], job: Allocation) -> Iterator[Finding]:
             fix="start the training on all nodes, or ask for fewer",
         )  # fmt: skip
     elif processes and any(job.gpus) and all(one.device != "-" for one in processes):
-        unused = sum(job.gpus) - len({(one.host, one.device) for one in processes})
+        unused = sum(job.gpus) - len({(one.host, device) for one in processes for device in one.devices})
         if unused > 0:
             yield Finding(
                 "idle-gpus", Severity.WARNING, f"{unused} of {sum(job.gpus)} GPUs are used by no process",

@@ -129,11 +129,9 @@ def accelerate(args: Sequence[str], env: Mapping[str, str], gpus: int, cwd: Path
                 f"accelerate launch has no --num_processes: {total} are assumed, all GPUs of all nodes"
             )
     node_rank: int | None = _number(value("node_rank", "machine_rank", "0"), None)
-    given = value("master_addr", "main_process_ip")
-    address, port = given or "127.0.0.1", value("master_port", "main_process_port", "29500")
+    address = value("master_addr", "main_process_ip", "127.0.0.1")
+    port = value("master_port", "main_process_port", "29500")
     backend = value("rdzv_backend", default="static")
-    if nodes > 1 and not given:
-        notes.append("accelerate launch on several nodes has no --main_process_ip")
     if total % nodes:
         notes.append(
             f"--num_processes={total} is the number of all processes; {nodes} nodes do not divide it"

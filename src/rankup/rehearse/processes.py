@@ -12,6 +12,7 @@ from typing import Any
 from rankup.errors import RankupError
 from rankup.rehearse.launch_options import Agent, accelerate, deepspeed, horovodrun, torchrun
 from rankup.rehearse.scenario import Scenario
+from rankup.rehearse.written_down import WrittenDown, written_down
 from rankup.world import World
 
 _RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK")
@@ -26,7 +27,12 @@ _READS_SIZE = re.compile(r"""SLURM_PROCID(?s:.*)["']WORLD_SIZE["']|["']WORLD_SIZ
 _RANK_ARGUMENTS = re.compile(
     r"^--?(rank|node[-_]?rank|world[-_]size|dist[-_]url|local[-_]rank|nodes|num[-_]nodes|gpu)\b"
 )
-_SPAWNS = re.compile(r"\bmp\.spawn\(|multiprocessing\.spawn\(|\bnotebook_launcher\(|\bstart_processes\(")
+_SPAWNS = re.compile(
+    r"\bmp\.spawn\(|multiprocessing\.spawn\(|\bnotebook_launcher\(|\bstart_processes\(|\bray\b|(?<!Distributed)DataParallel\("
+)
+#: Libraries that start a process for each GPU where no launcher has started them.
+_SPAWNS_ALONE = re.compile(r"\b(lightning|pytorch_lightning)\b")
+BY_ITSELF = "the program itself"  # it makes its ranks: how many, and on which devices, is not known
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,7 @@ class Process:
     rank: int | None
     local_rank: int | None
     world_size: int | None
-    device: str  # "2", "0-3" (all visible), "-" (none)
+    device: str  # "2", "0,1,2,3" (all that it sees), "-" (none)
     cpus: str
     meeting: str  # MASTER_ADDR:MASTER_PORT
     command: str
@@ -47,8 +53,13 @@ class Process:
     launcher: str  # torchrun, srun, openmpi, …, python
     source: str  # where rank and world size come from: torchrun, RANK, SLURM_PROCID, …
     agent: int | None = None  # the number of its agent in the launch's world
-    problem: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
+    index: int | None = None  # of the device that it takes, among those that it sees; None: it takes none
+    own_size: int | None = None  # the world size that the program writes down
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        return () if self.device == "-" else tuple(self.device.split(","))
 
     def as_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -134,6 +145,17 @@ class Started:
     def missing(self) -> bool:
         """Whether its program is not there."""
         return bool(self.program["missing"])
+
+    @cached_property
+    def written_down(self) -> WrittenDown:
+        return written_down(self.program["path"])
+
+    def device(self, rank: int | None, local_rank: int | None) -> tuple[str, int | None]:
+        """(the GPU, its number among those that it sees) of one rank."""
+        index = self.written_down.index(rank, local_rank)
+        visible = self.visible
+        there = index is not None and index < len(visible)
+        return visible[index] if there and index is not None else "-", index
 
     @cached_property
     def command(self) -> str:
@@ -238,17 +260,14 @@ def _workers(one: Started, agent: Agent, number: int, arrivals: dict[tuple[str, 
     arrivals[key] = arrived + 1
     node_rank = arrived if agent.node_rank is None else agent.node_rank
     command = _worker_command(agent)
-    world = agent.world or agent.nodes * agent.workers
+    own = one.written_down.world_size
+    world = own or agent.world or agent.nodes * agent.workers
     places = [(host, count) for host, count in agent.slots] or [(one.host, agent.workers)]
     made, first = [], node_rank * agent.workers
-    visible, (cpus, sharing) = one.visible, one.cpus
+    cpus, sharing = one.cpus
     for index, (host, count) in enumerate(places):
         for local in range(count):
-            problem = (
-                ""
-                if local < len(visible) or not any(one.scenario.allocation.gpus)
-                else "no GPU with this number"
-            )
+            device, taken = one.device(first + local, local)
             made.append(
                 Process(
                     number,
@@ -257,7 +276,7 @@ def _workers(one: Started, agent: Agent, number: int, arrivals: dict[tuple[str, 
                     first + local,
                     local,
                     world,
-                    visible[local] if local < len(visible) else "-",
+                    device,
                     _cpus_text(cpus, sharing * count),
                     agent.master or _c10d_master(one, agent),
                     command,
@@ -265,8 +284,9 @@ def _workers(one: Started, agent: Agent, number: int, arrivals: dict[tuple[str, 
                     agent.launcher,
                     f"{agent.launcher}" + (", by arrival" if agent.node_rank is None else ""),
                     arrived,
-                    problem,
                     one.environment,
+                    taken,
+                    own,
                 )
             )
         first += count
@@ -292,7 +312,7 @@ def _cpus_text(cpus: int, sharing: int) -> str:
 def _lone(one: Started, number: int, text: str) -> Process:
     """A program that no torchrun starts: it learns its rank from RANK, or from what its launcher sets."""
     env = one.environment
-    world, problem = _launcher_world(env)
+    world = _launcher_world(env)
     rank: int | None = world.rank
     local: int | None = world.local_rank
     size: int | None = world.world_size
@@ -308,8 +328,6 @@ def _lone(one: Started, number: int, text: str) -> Process:
         size = _argument(one, "world_size", "world-size", "nodes")
     elif text and not reads_launcher:
         # Nothing tells it of the others: it is alone, however many copies there are.
-        if world.world_size > 1:
-            problem = "alone"
         rank, size, source = 0, 1, "alone"
     elif not text and world.launcher != "none":
         source += ", if the program reads it"
@@ -317,30 +335,33 @@ def _lone(one: Started, number: int, text: str) -> Process:
         # The rank is SLURM's, also in the batch shell, where it is 0; the size is what the script exports.
         rank, source = _number(env["SLURM_PROCID"]), "SLURM_PROCID"
         size = _number(env["WORLD_SIZE"])
-    visible = one.visible
-    device = "-"
-    if len(visible) == 1:
-        device = visible[0]
-    elif visible and local is not None:
-        device = visible[local] if local < len(visible) else "-"
-        problem = problem or ("" if local < len(visible) else "no GPU with this number")
+    own = one.written_down.world_size
+    if own is not None and source != "alone":
+        size = own
+    index: int | None = None
+    if len(one.visible) == 1 and one.written_down.device is None:
+        device = one.visible[0]
+    else:
+        device, index = one.device(rank, local)
+    alone = not one.launches and not env.get("RANK")
+    if _SPAWNS.search(text) or (alone and _SPAWNS_ALONE.search(text)):
+        rank, local, size, index = None, None, None, None
+        device, source = ",".join(one.visible) or "-", BY_ITSELF
     address = env.get("MASTER_ADDR", "")
     meeting = f"{address}:{env.get('MASTER_PORT', '')}" if address else ""
     launcher = one.launches[-1]["launcher"] if one.launches else "the batch shell"
     cpus, sharing = one.cpus
-    spawns = " (starts processes itself)" if _SPAWNS.search(text) else ""
     return Process(
         number, one.host, world.node_rank if world.launcher != "none" else one.node, rank, local, size, device,
-        _cpus_text(cpus, sharing), meeting, one.command + spawns, one.event["cwd"], launcher, source, None,
-        problem, env,
+        _cpus_text(cpus, sharing), meeting, one.command, one.event["cwd"], launcher, source, None, env, index, own,
     )  # fmt: skip
 
 
-def _launcher_world(env: Mapping[str, str]) -> tuple[World, str]:
+def _launcher_world(env: Mapping[str, str]) -> World:
     try:
-        return World.detect({name: value for name, value in env.items() if name not in _RANKS}), ""
-    except RankupError as error:
-        return World(), error.message
+        return World.detect({name: value for name, value in env.items() if name not in _RANKS})
+    except RankupError:
+        return World()
 
 
 def _number(text: str) -> int | None:

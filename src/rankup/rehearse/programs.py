@@ -25,7 +25,7 @@ _LOCAL = re.compile(
 #: Lines of a program from which one sees how it learns its rank.
 RANK_LINE = re.compile(
     r"^\s*(import|from)\s|SLURM_|OMPI_|PMI|PALS_|MV2_|PBS_|RANK|WORLD_SIZE|init_process_group|init_distributed|Accelerator|"
-    r"init_device_mesh|spawn|start_processes|notebook_launcher|HfArgumentParser|TrainingArguments|hostlist"
+    r"init_device_mesh|DataParallel|spawn|start_processes|notebook_launcher|HfArgumentParser|TrainingArguments|hostlist"
 )
 
 

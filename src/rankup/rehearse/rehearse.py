@@ -23,12 +23,14 @@ from rankup.rehearse.copying import copy_folder
 from rankup.rehearse.scenario import Scenario
 from rankup.rehearse.slurm_env import batch_environment
 from rankup.rehearse.stand_ins.context import HOST
-from rankup.rehearse.stand_ins.main import FILE_COMMANDS, commands, wrapper, write_wrappers
+from rankup.rehearse.stand_ins.main import RUN_FOR_REAL, commands, wrapper, write_wrappers
 
 _LOGIN = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TERM", "TZ")  # what a new login has
 _MOST_ROUNDS = 6
+#: What a shell or srun says of a file that is not there.
 _MISSING = re.compile(
-    r": line \d+: (?:(?P<cd>cd): )?(?P<path>[^:\n]*/[^:\n]*): (?:No such file or directory|file not found)$",
+    r"(?:: line (?P<line>\d+): (?:(?P<cd>cd): |(?:source|\.): )?|^(?:\d+: )?(?:[\w/]*sh: (?:0: cannot open )?|"
+    r"slurmstepd: error: execve\(\): ))(?P<path>[^:\n]+): (?:No such file(?: or directory)?|file not found)$",
     re.M,
 )
 
@@ -52,13 +54,17 @@ class Rehearsal:
     seconds_allowed: float = 0.0
     overlaid: bool = True
 
+    def not_found(self) -> Iterator[re.Match[str]]:
+        """The script's messages of files that are not there: ``path``, and where it is known ``line``."""
+        return _MISSING.finditer(self.output)
+
 
 @dataclass(frozen=True)
 class Options:
     """How to rehearse."""
 
     slurm_version: tuple[int, int] = (23, 11)
-    mpi: str = "openmpi"
+    mpi: str = ""  # who answers to mpirun and mpiexec; "": whose options they get
     seconds: float = 60.0
     job_seconds: int = 3600
     for_real: bool = False
@@ -76,7 +82,7 @@ def rehearse(script: Path, allocation: Allocation, options: Options, env: Mappin
     Raises ``RankupError``: ``script-not-found``, ``bad-script``, ``no-sandbox``.
     """
     script = script.absolute()
-    text = _read(script)
+    text = _read(script, allocation.scheduler)
     if options.confined:
         why = sandbox.available()
         if any(script.resolve().is_relative_to(f"/{name}") for name in ("dev", "run", "proc", "sys")):
@@ -91,7 +97,7 @@ def rehearse(script: Path, allocation: Allocation, options: Options, env: Mappin
     pretended: dict[str, str] = {}
     for round_number in range(_MOST_ROUNDS):
         done = _once(script, text, allocation, options, env, pretended)
-        missing = _missing(done, script.parent) if options.confined and done.overlaid else {}
+        missing = _elsewhere(done) if options.confined and done.overlaid else {}
         missing = {path: kind for path, kind in missing.items() if path not in pretended}
         if not missing or round_number == _MOST_ROUNDS - 1:
             done.pretended = sorted(pretended)
@@ -100,12 +106,12 @@ def rehearse(script: Path, allocation: Allocation, options: Options, env: Mappin
     raise AssertionError
 
 
-def _read(script: Path) -> str:
+def _read(script: Path, scheduler: str) -> str:
     try:
         text = script.read_bytes().decode(errors="replace")
     except OSError as error:
         raise RankupError("script-not-found", f"cannot read {script}: {error.strerror}") from None
-    if not text.startswith("#!"):
+    if not text.startswith("#!") and scheduler == "slurm":  # PBS takes the user's shell
         raise RankupError(
             "bad-script",
             f"{script.name} does not begin with #!",
@@ -120,11 +126,11 @@ def _read(script: Path) -> str:
     return text
 
 
-def _missing(done: Rehearsal, folder: Path) -> dict[str, str]:
-    """Absolute paths that bash did not find → ``folder`` or ``file``."""
+def _elsewhere(done: Rehearsal) -> dict[str, str]:
+    """Absolute paths that were not found → ``folder`` or ``file``: on the cluster they may be there."""
     found = {}
-    for match in _MISSING.finditer(done.output):
-        path = os.path.normpath(match["path"].removeprefix(".: ").strip("`'"))
+    for match in done.not_found():
+        path = os.path.normpath(match["path"])
         if path.startswith("/") and not Path(path).exists():
             found[path] = "folder" if match["cd"] else "file"
     return found
@@ -317,7 +323,7 @@ def _plan(
 
 def _installed(name: str, path: str) -> Iterator[str]:
     """Where the real command lies: it is replaced too, for scripts that call it by its path. Python is caught else."""
-    if name.startswith(("python", "ipython")) or name in FILE_COMMANDS[False]:  # the stand-ins start these
+    if name.startswith(("python", "ipython")) or name in RUN_FOR_REAL:  # the stand-ins start these
         return
     for folder in {*path.split(os.pathsep), "/usr/local/bin", "/usr/bin", "/bin"}:
         candidate = Path(folder, name)
@@ -326,5 +332,6 @@ def _installed(name: str, path: str) -> Iterator[str]:
 
 
 def _interpreter(text: str) -> list[str]:
-    """The tokens of a script's first line."""
-    return text.partition("\n")[0][2:].strip().split(None, 1) or ["/bin/sh"]
+    """The tokens of a script's first line; a login shell for a script without one."""
+    first = text.partition("\n")[0]
+    return (first[2:].strip().split(None, 1) if first.startswith("#!") else []) or ["/bin/bash"]

@@ -113,10 +113,14 @@ def judged(script: Path, rehearsal: Rehearsal, assumed: list[str]) -> Report:
     """The report of a rehearsal."""
     found = started(rehearsal.scenario, rehearsal.events)
     made = launches(found)
+    job = rehearsal.scenario.allocation
     findings = [
-        *_notes(rehearsal), *_ending(rehearsal), *_programs(found, rehearsal),
-        *judge(made, rehearsal.scenario.allocation), *_cpus(found, rehearsal),
+        *_one_cause([*_notes(rehearsal), *_lost_files(script, found, rehearsal), *_ending(rehearsal),
+                     *_nothing(found, rehearsal)]),
+        *_programs(found, rehearsal), *judge(made, job), *_cpus(found, rehearsal),
     ]  # fmt: skip
+    if made and not any(job.gpus):
+        assumed = [*assumed, "no GPU, since the directives ask for none (--gpus-per-node, --site)"]
     if any(event["text"].startswith("ray start ") for event in _noted(rehearsal)):
         assumed = [*assumed, "Ray starts its workers on the nodes by itself: they are not in the table"]
         findings = [finding for finding in findings if finding.code not in ("idle-nodes", "idle-gpus")]
@@ -157,6 +161,29 @@ def _notes(rehearsal: Rehearsal) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def _one_cause(found: list[Finding]) -> list[Finding]:
+    """Without the errors that follow from the first: the script ends, and so starts nothing."""
+    first = next((one for one in found if one.severity is Severity.ERROR), None)
+    follows = ("script-failed", "nothing-started") if first is not None else ()
+    return [one for one in found if one is first or one.code not in follows]
+
+
+def _lost_files(script: Path, found: list[Started], rehearsal: Rehearsal) -> Iterator[Finding]:
+    """Files of the job's folder that the script's shells did not find; others are pretended."""
+    failed = bool(rehearsal.code) or not found
+    for match in {match["path"]: match for match in rehearsal.not_found()}.values():
+        if match["path"].startswith("/"):
+            continue
+        yield Finding(
+            "missing-file", Severity.ERROR if failed else Severity.WARNING,
+            f"{'the folder ' * bool(match['cd'])}{match['path']} is not there",
+            place=f"{script.name}:{match['line']}" if match["line"] else "",
+            why="The script ends with an error." if rehearsal.code else "What it does is not done.",
+            fix="check the path, and where the script changes its folder",
+            confidence=Confidence.LIKELY if rehearsal.pretended else Confidence.SURE,
+        )  # fmt: skip
+
+
 def _ending(rehearsal: Rehearsal) -> Iterator[Finding]:
     last = [line for line in rehearsal.output.splitlines() if line.strip()][-3:]
     if rehearsal.ended_by == "timeout":
@@ -179,7 +206,7 @@ def _ending(rehearsal: Rehearsal) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _programs(found: list[Started], rehearsal: Rehearsal) -> Iterator[Finding]:
+def _nothing(found: list[Started], rehearsal: Rehearsal) -> Iterator[Finding]:
     inside = any("is in the image alone" in event["text"] for event in _noted(rehearsal))
     if not found and inside:
         yield Finding(
@@ -193,6 +220,9 @@ def _programs(found: list[Started], rehearsal: Rehearsal) -> Iterator[Finding]:
             why="No command that it ran is a Python program that imports torch, or a launcher of one.",
             fix="--output prints what the script printed", confidence=Confidence.LIKELY,
         )  # fmt: skip
+
+
+def _programs(found: list[Started], rehearsal: Rehearsal) -> Iterator[Finding]:
     over = next(
         (index for index, event in enumerate(rehearsal.events) if event["kind"] == "script-end"), None
     )

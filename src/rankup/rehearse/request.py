@@ -131,7 +131,7 @@ def _slurm(request: Request, sizes: Sizes) -> tuple[Allocation, list[str]]:
     asks = request.asks_for_gpus
     if sizes.gpus_per_node is not None and (not any(counts) or asks is not False):
         if not any(counts) and sizes.gpus_per_node and asks is False:
-            assumed.append(f"the directives ask for no GPU; {sizes.gpus_per_node} on each node are rehearsed")
+            assumed.append(_no_gpu(sizes.gpus_per_node))
         counts = [sizes.gpus_per_node] * nodes if devices is None and not total and not per_task else counts
     cpus_per_gpu = count("cpus-per-gpu")
     if cpus_per_gpu:
@@ -149,6 +149,10 @@ def _slurm(request: Request, sizes: Sizes) -> tuple[Allocation, list[str]]:
         total_gpus=str(total) if total is not None else None, ntasks_per_gpu=per_gpu, exclusive=request.exclusive,
         export_none=export is not None and export.value.upper() in ("NONE", "NIL"), mpiprocs=(1,) * nodes,
     ), assumed  # fmt: skip
+
+
+def _no_gpu(assumed: int) -> str:
+    return f"the directives ask for no GPU; {assumed} on each node are rehearsed"
 
 
 def _refuse_numbers(request: Request) -> None:
@@ -185,7 +189,8 @@ def _pbs(request: Request, sizes: Sizes) -> tuple[Allocation, list[str]]:
         )
     if sizes.nodes is not None:
         cpus, gpus, lines = ([values[0]] * sizes.nodes for values in (cpus, gpus, lines))
-    if sizes.gpus_per_node is not None and not any(gpus):
+    if sizes.gpus_per_node and not any(gpus):
+        assumed.append(_no_gpu(sizes.gpus_per_node))
         gpus = [sizes.gpus_per_node] * len(cpus)
     if sizes.cpus_per_node is not None and request.exclusive:
         cpus = [sizes.cpus_per_node] * len(cpus)

@@ -19,7 +19,7 @@ class Scenario:
     folder: Path  # where the job is submitted: the job script's folder, as the script sees it
     allocation: Allocation = field(default_factory=Allocation)
     slurm_version: tuple[int, int] = (23, 11)
-    mpi: str = "openmpi"  # who answers to mpirun and mpiexec: openmpi, hydra, pals
+    mpi: str = ""  # who answers to mpirun and mpiexec: openmpi, hydra, pals; "": whose options they get
     time: int = 3600  # of the job, in seconds
     started: float = 0.0
     for_real: bool = False

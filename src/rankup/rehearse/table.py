@@ -9,7 +9,7 @@ from textwrap import wrap
 
 from rankup.core.columns import aligned
 from rankup.core.hostlist import compress
-from rankup.rehearse.processes import Launch, Process
+from rankup.rehearse.processes import BY_ITSELF, Launch, Process
 
 _SHOWN = (
     "MASTER_",
@@ -48,7 +48,7 @@ def table_lines(launches: Sequence[Launch], width: int = 100) -> list[str]:
         for folder in dict.fromkeys(one.folder for one in group):
             lines += _entry("folder", folder, width)
         meetings = list(dict.fromkeys(one.meeting for one in group))
-        if len(meetings) == 1:
+        if len(meetings) == 1 and (meetings[0] or group[0].source != BY_ITSELF):
             lines += _entry("meet at", meetings[0] or "(no MASTER_ADDR)", width)
         lines += _entry("ranks by", ", ".join(dict.fromkeys(one.source for one in group)), width)
         lines += _environment(group, width)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -107,9 +108,10 @@ def _jobs(checked: Checked, site: str) -> list[Finding]:
             resolved = resolve(
                 {}, command=(), file=path, site=site or None, env=os.environ, folder=path.absolute().parent
             )
-            found += [*advise(resolved), *found_in_program(resolved)]
+            said = [*advise(resolved), *found_in_program(resolved)]
         except RankupError as error:
-            found += findings_of(error)
+            said = findings_of(error)
+        found += [replace(one, place=f"{path}: {one.place}".removesuffix(": ")) for one in said]
     return found
 
 
@@ -118,7 +120,8 @@ def _unknown(checked: Checked) -> list[Finding]:
         Finding(
             "nothing-to-check",
             Severity.WARNING,
-            f"{path} is not a job script, a Python program or a page",
+            "this file is not a job script, a Python program or a page",
+            str(path),
             fix=(
                 f"a notebook is checked as a program: jupyter nbconvert --to script {path}"
                 if path.suffix == ".ipynb"

@@ -55,8 +55,11 @@ def rehearse_command(
         str, typer.Option(metavar="VERSION", help="behave as this SLURM: 22.05, 24.05")
     ] = "23.11",
     mpi: Annotated[
-        str, typer.Option(metavar="KIND", help="who answers to mpirun and mpiexec: openmpi, hydra, pals")
-    ] = "openmpi",
+        str,
+        typer.Option(
+            metavar="KIND", help="whose mpirun and mpiexec: openmpi, hydra, pals; default: by options"
+        ),
+    ] = "",
     time_limit: Annotated[
         int, typer.Option(min=1, max=3600, metavar="SECONDS", help="end the rehearsal after this time")
     ] = 60,
@@ -86,7 +89,7 @@ def rehearse_command(
         raise RankupError("unknown-scheduler", f"--scheduler must be slurm, pbs or torque, got {scheduler!r}")
     options = Options(
         slurm_version=_VERSIONS[_known("SLURM version", slurm_version, _VERSIONS)],
-        mpi=_known("MPI", mpi, _MPI),
+        mpi=_known("MPI", mpi, _MPI) if mpi else "",
         seconds=time_limit,
         for_real=for_real,
         confined=not unconfined,

@@ -63,6 +63,7 @@ def explained(rule: Rule[Any]) -> str:
         "Fires on:\n" + _indented(rule.fires[0]),
         "Does not fire on:\n" + _indented(rule.silent[0]),
         f"To allow it in one place: # rankup: allow {rule.code} (why)",
+        f"Page: {rule.page}",
     ]
     return "\n\n".join(blocks)
 
@@ -83,4 +84,5 @@ def _as_dict(rule: Rule[Any]) -> dict[str, Any]:
         "automatic_fix": rule.safety.value if rule.safety else None,
         "fires": list(rule.fires),
         "silent": list(rule.silent),
+        "page": rule.page,
     }

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from rankup import __version__
 from rankup.check.check import Diagnostic
+from rankup.check.document import Place
 from rankup.check.paths import Checked
 from rankup.check.registry import all_rules
 from rankup.check.rule import Rule, Safety
@@ -94,12 +95,13 @@ def _summary(checked: Checked, fixed_files: int) -> str:
 
 def _as_dict(checked: Checked, fixed_files: int, failed: bool) -> dict[str, Any]:
     found = []
-    for diagnostic in checked.diagnostics:
-        place, safety = diagnostic.place, diagnostic.rule.safety
-        found.append(
-            {
-                **diagnostic.finding.as_dict(),
+    for finding, diagnostic in _entries(checked):
+        values = finding.as_dict()
+        if diagnostic is not None:
+            place, safety = diagnostic.place, diagnostic.rule.safety
+            values |= {
                 "name": diagnostic.rule.name,
+                "page": diagnostic.rule.page,
                 "path": place.path,
                 "line": place.line,
                 "column": place.column,
@@ -107,32 +109,47 @@ def _as_dict(checked: Checked, fixed_files: int, failed: bool) -> dict[str, Any]
                 "end_column": place.end_column,
                 "automatic_fix": safety.value if safety and diagnostic.match.edits else None,
             }
-        )
+        found.append(values)
     return {
         "passed": not failed,
         "files": len(checked.texts) + len(checked.inputs.job_files),
         "fixed_files": fixed_files,
-        "findings": [*found, *(finding.as_dict() for finding in checked.other)],
+        "findings": found,
     }
+
+
+def _entries(checked: Checked) -> Iterator[tuple[Finding, Diagnostic | None]]:
+    """Every finding, for each format alike; None for those that are not a rule's."""
+    yield from ((diagnostic.finding, diagnostic) for diagnostic in checked.diagnostics)
+    yield from ((finding, None) for finding in checked.other)
+
+
+def _place(finding: Finding) -> Place:
+    """Of a finding that is not a rule's; its place is ``FILE``, ``FILE:LINE:COLUMN`` or ``FILE: WHAT``.
+
+    Code scanning refuses a report with a result that has no place.
+    """
+    path, _, rest = finding.place.partition(":")
+    number = rest.partition(":")[0]
+    line = int(number) if number.isdecimal() else 1
+    return Place(path, line, 1, line, 1)
 
 
 def _github(checked: Checked) -> Iterator[str]:
     """Workflow commands: GitHub shows them beside the lines of a pull request."""
     words = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
-    for diagnostic in checked.diagnostics:
-        finding, place = diagnostic.finding, diagnostic.place
+    for finding, diagnostic in _entries(checked):
+        place = diagnostic.place if diagnostic else _place(finding)
         values = {
             "file": place.path,
             "line": place.line,
             "col": place.column,
             "endLine": place.end_line,
             "endColumn": place.end_column,
-            "title": f"{diagnostic.rule.code} {diagnostic.rule.name}",
+            "title": f"{finding.code} {diagnostic.rule.name}" if diagnostic else finding.code,
         }
         properties = ",".join(f"{key}={_property(str(value))}" for key, value in values.items())
         yield f"::{words[finding.severity]} {properties}::{_data(_message(finding))}"
-    for finding in checked.other:
-        yield f"::{words[finding.severity]} title={_property(finding.code)}::{_data(_message(finding))}"
 
 
 def _message(finding: Finding) -> str:
@@ -151,17 +168,17 @@ def _sarif(checked: Checked) -> dict[str, Any]:
     """SARIF 2.1.0 (OASIS): one run, with the rules that fired."""
     rules = [rule for rule in all_rules() if any(d.rule is rule for d in checked.diagnostics)]
     index = {rule.code: number for number, rule in enumerate(rules)}
-    results = [
-        {
-            "ruleId": d.rule.code,
-            "ruleIndex": index[d.rule.code],
-            "level": d.finding.severity.value,
-            "message": {"text": _message(d.finding)},
-            "locations": [{"physicalLocation": _location(d)}],
-            "properties": {"confidence": d.finding.confidence.value},
+    results = []
+    for finding, diagnostic in _entries(checked):
+        place = diagnostic.place if diagnostic else _place(finding)
+        result = {
+            "ruleId": finding.code,
+            "level": finding.severity.value,
+            "message": {"text": _message(finding)},
+            "locations": [{"physicalLocation": _location(place)}],
+            "properties": {"confidence": finding.confidence.value},
         }
-        for d in checked.diagnostics
-    ]
+        results.append(result | ({"ruleIndex": index[finding.code]} if diagnostic else {}))
     driver = {
         "name": "rankup",
         "version": __version__,
@@ -175,8 +192,7 @@ def _sarif(checked: Checked) -> dict[str, Any]:
     }
 
 
-def _location(diagnostic: Diagnostic) -> dict[str, Any]:
-    place = diagnostic.place
+def _location(place: Place) -> dict[str, Any]:
     return {
         "artifactLocation": {"uri": quote(PurePath(place.path).as_posix())},
         "region": {
@@ -195,5 +211,6 @@ def _sarif_rule(rule: Rule[Any]) -> dict[str, Any]:
         "shortDescription": {"text": rule.what},
         "fullDescription": {"text": rule.why},
         "help": {"text": rule.fix},
+        "helpUri": rule.page,
         "defaultConfiguration": {"level": rule.severity.value},
     }

@@ -23,6 +23,8 @@ _WORDS = (
     "loss is nan", "low on resource", "fallen off", "mismatch", "no locks", "nan loss", "found nan", "status_", "ucx ",
     "stale", "locked", "lost communication", "dead node", "machine only", "numpy", "gated repo", "no gpu",
     "insufficient", "[e ", "[e0", "[e1", "unavailable", "exit code", "expired",
+    "return code = -", "segmentation fault", "is neither af_inet", "parameter missing", "no socket interface",
+    "no interface", "socket creation",
 )  # fmt: skip
 _DIGITS = re.compile(r"\d+")
 _LONGEST = 4000

@@ -6,4 +6,6 @@ ml() { @bin@/module "$@"; }
 conda() { @bin@/conda "$@"; }
 mamba() { @bin@/mamba "$@"; }
 micromamba() { @bin@/micromamba "$@"; }
+# An activated environment brings its own.
+deactivate() { :; }
 command_not_found_handle() { @bin@/unknown-command "$@"; }

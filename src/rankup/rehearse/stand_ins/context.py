@@ -106,8 +106,7 @@ class Here:
             path = Path(folder or ".", name)
             if Path(folder) != own and path.is_file() and os.access(path, os.X_OK):
                 return str(path)
-        hidden = self.scenario.scratch / "real" / name
-        return str(hidden) if hidden.exists() else None
+        return None
 
     def run_real(self, name: str, args: Sequence[str] | None = None) -> NoReturn:
         """Become the real command."""

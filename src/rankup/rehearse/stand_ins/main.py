@@ -31,7 +31,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     ),
     "containers": ("apptainer", "singularity", "docker", "podman", "podman-hpc", "nvidia-docker", "enroot",
     "shifter", "ch-run"),
-    "machine": ("hostname", "ip", "nproc", "nvidia-smi", "rocm-smi", "sleep", "dig", "host", "nslookup"),
+    "machine": ("hostname", "ip", "nproc", "nvidia-smi", "rocm-smi", "sleep", "dig", "host", "nslookup",
+    "pkill", "killall"),
     "noted": (
         "module", "ml", "conda", "mamba", "micromamba", "git", "pip", "pip3", "unknown-command", "wget", "curl",
         "aria2c",
@@ -46,6 +47,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 #: Those that change files, below ``files``: all of them only without a sandbox.
 FILE_COMMANDS = {True: COPY_TOOLS, False: (*COPY_TOOLS, *CHANGE_TOOLS)}
+#: Stand-ins that may become the real command: so it stays where it is.
+RUN_FOR_REAL = (*FILE_COMMANDS[False], "git", "pkill", "killall")
 
 
 def commands(scenario: Scenario) -> Iterator[str]:

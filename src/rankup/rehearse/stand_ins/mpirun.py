@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rankup.core.hostlist import expand_counts
+from rankup.launch_grammar.dialects import FAMILIES, MPI, families_of
 from rankup.rehearse import pbs_env
 from rankup.rehearse.mpi_options import MpiOptions, parse, place
 from rankup.rehearse.slurm_env import task_environment
@@ -18,13 +19,8 @@ from rankup.rehearse.step_plan import plan_step
 
 
 def main(here: Here) -> int:
-    kind = (
-        "hydra"
-        if here.name == "mpiexec.hydra"
-        else "openmpi"
-        if here.name in ("orterun", "prun")
-        else here.scenario.mpi
-    )
+    own = MPI[here.name]
+    kind = own[0] if len(own) == 1 else here.scenario.mpi or _family(here)
     if {"--version", "-V"} & {*here.args[:1]}:
         print(
             {
@@ -77,6 +73,14 @@ def main(here: Here) -> int:
     code = run_all(here, tasks, group, given_input(here), ends, forwards=True)
     here.ended()
     return code
+
+
+def _family(here: Here) -> str:
+    """Whose options the command line has: of Open MPI, if it may be."""
+    kind = next(iter(families_of(here.args)), "openmpi")
+    if kind != "openmpi":
+        here.note(f"{here.name} is taken for that of {FAMILIES[kind]}, whose options it gets")
+    return kind
 
 
 def _refused(here: Here, why: str) -> int:

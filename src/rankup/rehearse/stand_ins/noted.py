@@ -19,14 +19,6 @@ def main(here: Here) -> int:
         command = next((word for word in here.args if not word.startswith("-")), "")
         if command not in _GIT_NETWORK:
             here.run_real("git")
-    if (
-        here.name in ("pip", "pip3")
-        and here.args[:1]
-        and here.args[0] in ("list", "freeze", "show", "check", "--version")
-    ):
-        if here.real(here.name):
-            here.run_real(here.name)
-        return 0
     if here.name == "unknown-command":
         name = here.args[0] if here.args else ""
         here.note(f"{name} is not on this machine: it was taken for a command that works", "unknown")

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from rankup.rehearse.stand_ins import noted
 from rankup.rehearse.stand_ins.context import HOST, Here
 
 _CLONE_NEWUTS = 0x04000000
@@ -41,7 +42,8 @@ def main(here: Here) -> NoReturn:
             if path.is_file() and os.access(path, os.X_OK)
         ]
         if not found:
-            here.fail(f"slurmstepd: error: execve(): {argv[0]}: No such file or directory", 2)
+            here.name, here.args = "unknown-command", argv
+            raise SystemExit(noted.main(here))
         path = found[0]
     else:
         path = argv[0]

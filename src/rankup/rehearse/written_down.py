@@ -1,0 +1,72 @@
+"""What a program writes down instead of asking its launcher: the world size, and the device of each rank."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from rankup.check.document import Document
+from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.reader import read_program
+from rankup.check.facts.program.value import Kind, Value, is_only, the_constant
+
+
+@dataclass(frozen=True)
+class WrittenDown:
+    """``world_size`` of ``init_process_group``; ``device``: a number for all ranks, or ``rank``: the global rank."""
+
+    world_size: int | None = None
+    device: int | str | None = None
+
+    def index(self, rank: int | None, local_rank: int | None) -> int | None:
+        """The number of the GPU that a rank takes, among those that it sees."""
+        if self.device is None:
+            return local_rank
+        return rank if self.device == "rank" else int(self.device)
+
+
+@cache
+def written_down(path: str) -> WrittenDown:
+    """Of the program in ``path``, with the modules beside it; nothing for one that cannot be read."""
+    document = _read(path)
+    if document is None:
+        return WrittenDown()
+    program = read_program(document, None, lambda name: _read(str(Path(path).parent / name)))
+    if program.syntax_error or program.spawns or program.started:
+        return WrittenDown()
+    sizes = {the_constant(program.value(call, "world_size", 3)) for call in program.inits}
+    size = sizes.pop() if len(sizes) == 1 else None
+    devices = {_index(value) for value in _devices(program)}
+    return WrittenDown(
+        size if isinstance(size, int) and size > 0 else None, devices.pop() if len(devices) == 1 else None
+    )
+
+
+def _read(path: str) -> Document | None:
+    try:
+        return Document(path, Path(path).read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return None
+
+
+def _devices(program: Program) -> Iterator[Value]:
+    for call in program.device_calls:
+        yield program.value(call, "device", 0)
+    for call in program.named("DistributedDataParallel"):
+        given = call.argument("device_ids", 1)
+        if isinstance(given, ast.List) and len(given.elts) == 1:
+            yield program.values.of(given.elts[0], call.scope)
+
+
+def _index(value: Value) -> int | str | None:
+    """Of a device: its number, ``rank`` if it is the global rank as it is, or None."""
+    known = the_constant(value)
+    if isinstance(known, str):
+        known = known.rpartition(":")[2]
+    if isinstance(known, int) or (isinstance(known, str) and known.isdigit()):
+        return int(known)
+    own = is_only(value, Kind.RANK) and all(atom.detail != "modulo" for atom in value)
+    return "rank" if own else None
