@@ -59,11 +59,10 @@ def _origin(node: ast.expr, scope: Scope) -> ast.expr:
 def _is_divided(program: Program, name: str) -> bool:
     """Whether the batch is divided anywhere, under whatever name."""
     for module in program.modules:
-        for node in module.of(ast.BinOp, ast.AugAssign):
-            if not isinstance(node, (ast.BinOp, ast.AugAssign)):
-                continue
-            whole = node.left if isinstance(node, ast.BinOp) else node.target
-            if isinstance(node.op, (ast.Div, ast.FloorDiv)) and name in identifiers(whole):
+        divided = [(node.op, node.left) for node in module.of(ast.BinOp)]
+        divided += [(node.op, node.target) for node in module.of(ast.AugAssign)]
+        for operator, whole in divided:
+            if isinstance(operator, (ast.Div, ast.FloorDiv)) and name in identifiers(whole):
                 return True
     return False
 
