@@ -304,5 +304,5 @@ PROGRAM_MUTANTS = [
         "    if dist.get_world_size() > 1:\n        torch.backends",
         "RK602",
     ),
-    ("prog-ddp/train.py", "device_ids=[local_rank])", "device_ids=[local_rank], bucket_cap_mb=1)", "RK604"),
+    ("prog-ddp/train.py", "device_ids=[local_rank])", "device_ids=[local_rank], bucket_cap_mb=1)", "RK212"),
 ]

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from rankup.check.facts.program.data import Loader, Loop
-from rankup.check.facts.program.module import Call, Module, Scope, same
+from rankup.check.facts.program.module import Call, Module, Scope, last_name, same
 from rankup.check.facts.program.program import Program
-from rankup.check.facts.program.sharding import expressions
+from rankup.check.facts.program.sharding import parts
 from rankup.check.facts.program.snapshots import to_file
 from rankup.check.facts.program.sounds import is_optimizer_name, sounds
 from rankup.check.facts.program.value import Kind, depends_on, kinds, the_constant
@@ -151,7 +151,7 @@ def device_choices(program: Program) -> Iterator[Choice]:
             yield from _choice(call, given.elts[0], "device_ids of DistributedDataParallel")
     for module in program.modules:
         for node in module.of(ast.JoinedStr):
-            if isinstance(node, ast.JoinedStr) and len(node.values) == 2:
+            if len(node.values) == 2:
                 start, number = node.values
                 named = isinstance(start, ast.Constant) and start.value in {"cuda:", "xpu:"}
                 if named and isinstance(number, ast.FormattedValue):
@@ -182,13 +182,15 @@ def goes_in(
     depth: int = 5,
 ) -> bool:
     """Whether a value of these kinds goes into an expression, in any way, or anything that sounds like it."""
-    for part, inside in expressions(program, node, scope, depth):
-        if sounds(part, like):
-            return True
-        for inner in ast.walk(part):
-            if isinstance(inner, ast.expr) and depends_on(program.values.of(inner, inside), *wanted):
-                return True
-    return False
+    return any(
+        isinstance(inner, ast.expr)
+        and (depends_on(program.values.of(inner, inside), *wanted) or _is_called(inner, like))
+        for inner, inside in parts(program, node, scope, depth)
+    )
+
+
+def _is_called(node: ast.expr, like: Iterable[str]) -> bool:
+    return isinstance(node, (ast.Name, ast.Attribute)) and sounds(last_name(node), like)
 
 
 def lengths_in(node: ast.AST) -> Iterator[tuple[ast.Call, ast.expr]]:
@@ -214,7 +216,7 @@ def whole_lengths(loader: Loader, loop: Loop) -> Iterator[tuple[ast.BinOp, str]]
         for whole, of in lengths_in(node.right):
             by_loader = isinstance(of, ast.Attribute) and of.attr == "dataset"
             by_data = same(of, data) and (isinstance(of, ast.Name) or one_class)
-            if node.right is whole and (by_loader or by_data):
+            if node.right is whole and (by_loader or by_data) and scope.module.scope_of(node) is scope:
                 yield node, ast.unparse(whole)
 
 

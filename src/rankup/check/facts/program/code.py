@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -14,8 +14,7 @@ from rankup.check.facts.program.guards import Guard, Guards
 from rankup.check.facts.program.imports import Project, is_entry
 from rankup.check.facts.program.module import Call, Module, Scope
 from rankup.check.facts.program.names import COLLECTIVES, is_collective, torch_name
-from rankup.check.facts.program.sounds import sounds
-from rankup.check.facts.program.value import Kind, Test, Value, constants, kinds, objects, union
+from rankup.check.facts.program.value import Kind, Test, Value, kinds, objects
 from rankup.check.facts.program.values import Values
 from rankup.check.facts.program.walk import read_module
 from rankup.check.facts.start import Start
@@ -161,17 +160,17 @@ class ProgramCode:
     # -- what it uses
 
     @cached_property
-    def _frameworks(self) -> list[Framework]:
+    def framework_rows(self) -> list[Framework]:
         return frameworks_of(self.modules)
 
     @cached_property
     def frameworks(self) -> frozenset[str]:
         """The names of the frameworks that it imports."""
-        return frozenset(row.name for row in self._frameworks)
+        return frozenset(row.name for row in self.framework_rows)
 
     def gets(self, *what: Does) -> bool:
         """Whether a framework may do one of these in place of the program."""
-        return any(one in row.does for row in self._frameworks for one in what)
+        return any(one in row.does for row in self.framework_rows for one in what)
 
     @cached_property
     def uses_torch(self) -> bool:
@@ -219,43 +218,6 @@ class ProgramCode:
             "replicate",
             "DistributedModel",
         )
-
-    @cached_property
-    def distributed(self) -> bool:
-        """Whether the program forms a process group: by itself, or by a framework that it starts for several ranks."""
-        if self.inits:
-            return True
-        forming = self.named(*(name for row in self._frameworks for name in row.forms))
-        trainers = self.named(*(name for row in self._frameworks for name in row.trainers))
-        return (
-            any(call.scope in self.running for call in forming)
-            or any(self.several_devices(call) for call in trainers)
-            or (self.gets(Does.GROUP) and self.many_ranks)
-        )
-
-    def several_devices(self, trainer: Call) -> bool:
-        """Whether a trainer of a framework is certainly made for several processes."""
-        for keyword in ("devices", "num_nodes", "gpus"):
-            for number in constants(self.value(trainer, keyword)):
-                if isinstance(number, int) and not isinstance(number, bool) and (number > 1 or number == -1):
-                    return True
-        found = constants(self.value(trainer, "strategy"))
-        return any(sounds(str(name), ("ddp", "fsdp", "deepspeed")) for name in found)
-
-    @cached_property
-    def averages(self) -> bool:
-        """Whether gradients are averaged over ranks, or the model is sharded: by torch or by a framework."""
-        return bool(self.wraps) or (self.distributed and self.gets(Does.WRAP))
-
-    def of_frameworks(self) -> Iterator[Call]:
-        """The collectives of objects that frameworks make: ``accelerator.gather()``."""
-        for maker, methods in ((m, found) for row in self._frameworks for m, found in row.collectives):
-            for call in self.methods(*methods):
-                value = self.values.of(call.base, call.scope)
-                inner = union(atom.detail[0] for atom in value if atom.kind is Kind.ITEM)
-                made = objects(value) + objects(inner)
-                if made and all(one.name == maker for one in made):
-                    yield call
 
     @cached_property
     def collectives(self) -> list[Call]:

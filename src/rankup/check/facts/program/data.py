@@ -11,6 +11,7 @@ from rankup.check.facts.program.module import Call, Module, Scope, last_name
 from rankup.check.facts.program.sounds import EVALUATION, TRAINING, may_step_name
 from rankup.check.facts.program.value import Kind, Value, constants, kinds, objects, part_of
 
+LoopNode = ast.For | ast.AsyncFor | ast.While
 _BACKWARD = {"backward", "manual_backward", "train_batch", "training_step"}
 
 
@@ -18,7 +19,7 @@ _BACKWARD = {"backward", "manual_backward", "train_batch", "training_step"}
 class Loop:
     """A ``for`` over a data loader, or around one."""
 
-    node: ast.For | ast.AsyncFor | ast.While
+    node: LoopNode
     scope: Scope
     calls: list[Call] = field(default_factory=list)  # in its body, those of inner loops as well
     loaders: list[Call] = field(default_factory=list)  # the DataLoader(...) calls that it can iterate
@@ -127,7 +128,7 @@ class _Reader:
             ):
                 return None  # it may be changed there
         for assign in scope.module.of(ast.Assign):
-            for target in assign.targets if isinstance(assign, ast.Assign) else ():
+            for target in assign.targets:
                 if isinstance(target, ast.Subscript) and last_name(target.value) == node.id:
                     found.append({last_name(target)})
         known_keys = [keys for keys in found if keys is not None]
@@ -153,9 +154,12 @@ class _Reader:
     def loops(self) -> list[Loop]:
         found: dict[ast.AST, Loop] = {}
         for module in self.program.modules:
-            for node in module.of(ast.For, ast.AsyncFor, ast.While):
-                if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
-                    found[node] = Loop(node, module.scope_of(node))
+            nodes: list[LoopNode] = [
+                *module.of(ast.For),
+                *module.of(ast.AsyncFor),
+                *module.of(ast.While),
+            ]
+            found |= {node: Loop(node, module.scope_of(node)) for node in nodes}
             self._note_calls(module, found)
         for loop in found.values():
             if isinstance(loop.node, (ast.For, ast.AsyncFor)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from rankup.check.facts.program.module import Module
@@ -34,15 +34,24 @@ ALL = frozenset(Does)
 class Framework:
     name: str
     packages: tuple[str, ...]
-    does: frozenset[Does] = ALL
-    forms: tuple[str, ...] = ()  # calls that form the process group
-    collectives: tuple[tuple[str, tuple[str, ...]], ...] = ()  # what makes an object, and its collectives
-    only: tuple[str, ...] = ()  # ends of the imported names that make the package this framework; none: any
-    trainers: tuple[str, ...] = field(default=())  # what gets the number of devices
+    does: frozenset[Does]
+    forms: tuple[str, ...]  # calls that form the process group
+    collectives: tuple[tuple[str, tuple[str, ...]], ...]  # what makes an object, and its collectives
+    only: tuple[str, ...]  # ends of the imported names that make the package this framework; none: any
+    trainers: tuple[str, ...]  # what gets the number of devices
 
 
-def _row(name: str, packages: str = "", does: Iterable[Does] = ALL, **more: tuple[object, ...]) -> Framework:
-    return Framework(name, words(packages or name), frozenset(does), **more)  # type: ignore[arg-type]
+def _row(
+    name: str,
+    packages: str = "",
+    does: Iterable[Does] = ALL,
+    forms: str = "",
+    collectives: tuple[tuple[str, tuple[str, ...]], ...] = (),
+    only: str = "",
+    trainers: tuple[str, ...] = (),
+) -> Framework:
+    named = words(packages or name)
+    return Framework(name, named, frozenset(does), words(forms), collectives, words(only), trainers)
 
 
 _LIGHTNING = words("lightning.Trainer lightning.pytorch.Trainer pytorch_lightning.Trainer")
@@ -61,14 +70,14 @@ FRAMEWORKS = (
         "fabric",
         "lightning_fabric lightning",
         (Does.GROUP, Does.DEVICE, Does.WRAP, *_LOADERS, Does.GRADIENTS, Does.SCALER, Does.SAVE),
-        only=("fabric", "Fabric"),
+        only="fabric Fabric",
         trainers=_FABRIC,
     ),
     _row(
         "accelerate",
         "accelerate",
         ALL - {Does.SPLIT, Does.LOOP, Does.METRICS},
-        forms=("accelerate.Accelerator",),
+        forms="accelerate.Accelerator",
         collectives=(
             (
                 "accelerate.Accelerator",
@@ -80,12 +89,12 @@ FRAMEWORKS = (
         "deepspeed",
         "deepspeed",
         (Does.GROUP, Does.DEVICE, Does.WRAP, Does.GRADIENTS, Does.SCALER, Does.SAVE),
-        forms=("deepspeed.init_distributed", "deepspeed.initialize"),
+        forms="deepspeed.init_distributed deepspeed.initialize",
         collectives=(("deepspeed.initialize", words("save_checkpoint load_checkpoint")),),
     ),
     _row("hf-trainer", "trl unsloth setfit sentence_transformers", ALL - {Does.SPLIT}),
-    _row("hf-trainer", "transformers", ALL - {Does.SPLIT}, only=("Trainer", "TrainingArguments")),
-    _row("horovod", "horovod", (Does.GROUP, Does.WRAP), forms=("horovod.torch.init",)),
+    _row("hf-trainer", "transformers", ALL - {Does.SPLIT}, only="Trainer TrainingArguments"),
+    _row("horovod", "horovod", (Does.GROUP, Does.WRAP), forms="horovod.torch.init"),
     _row("fairscale", "fairscale", (Does.WRAP, Does.SPLIT)),
     _row("webdataset", "webdataset", _LOADERS),
     _row("ffcv", "ffcv", _LOADERS),

@@ -6,10 +6,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 from rankup.check.document import Document, Span
 
 Block = tuple[ast.AST, str]  # a statement, and the field of it whose list holds the next statement
+Node = TypeVar("Node", bound=ast.AST)
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -45,6 +47,11 @@ class Scope:
     @property
     def is_function(self) -> bool:
         return isinstance(self.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+
+    @property
+    def bases(self) -> list[ast.expr]:
+        """What a class extends."""
+        return self.node.bases if isinstance(self.node, ast.ClassDef) else []
 
     @property
     def body(self) -> list[ast.stmt]:
@@ -197,8 +204,8 @@ class Module:
                 return
             at = self.parents.get(at[0])
 
-    def of(self, *kinds: type[ast.AST]) -> list[ast.AST]:
-        return [node for kind in kinds for node in self.nodes.get(kind, ())]
+    def of(self, kind: type[Node]) -> list[Node]:
+        return self.nodes.get(kind, [])  # type: ignore[return-value]
 
     def before(self, node: ast.AST, other: ast.AST) -> bool:
         """Whether ``node`` begins before ``other`` in the text."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from rankup.check.facts.program.code import ProgramCode
 from rankup.check.facts.program.data import Data, read_data
+from rankup.check.facts.program.frameworks import Does
 from rankup.check.facts.program.module import Call
-from rankup.check.facts.program.value import Kind, the_constant
+from rankup.check.facts.program.sounds import sounds
+from rankup.check.facts.program.value import Kind, constants, objects, the_constant, union
 
 
 @dataclass
@@ -18,6 +21,45 @@ class Program(ProgramCode):
     @cached_property
     def data(self) -> Data:
         return read_data(self)
+
+    # -- ranks
+
+    @cached_property
+    def distributed(self) -> bool:
+        """Whether the program forms a process group: by itself, or by a framework that it starts for several ranks."""
+        if self.inits:
+            return True
+        forming = self.named(*(name for row in self.framework_rows for name in row.forms))
+        trainers = self.named(*(name for row in self.framework_rows for name in row.trainers))
+        return (
+            any(call.scope in self.running for call in forming)
+            or any(self.several_devices(call) for call in trainers)
+            or (self.gets(Does.GROUP) and self.many_ranks)
+        )
+
+    def several_devices(self, trainer: Call) -> bool:
+        """Whether a trainer of a framework is certainly made for several processes."""
+        for keyword in ("devices", "num_nodes", "gpus"):
+            for number in constants(self.value(trainer, keyword)):
+                if isinstance(number, int) and not isinstance(number, bool) and (number > 1 or number == -1):
+                    return True
+        found = constants(self.value(trainer, "strategy"))
+        return any(sounds(str(name), ("ddp", "fsdp", "deepspeed")) for name in found)
+
+    @cached_property
+    def averages(self) -> bool:
+        """Whether gradients are averaged over ranks, or the model is sharded: by torch or by a framework."""
+        return bool(self.wraps) or (self.distributed and self.gets(Does.WRAP))
+
+    def of_frameworks(self) -> Iterator[Call]:
+        """The collectives of objects that frameworks make: ``accelerator.gather()``."""
+        for maker, methods in ((m, found) for row in self.framework_rows for m, found in row.collectives):
+            for call in self.methods(*methods):
+                value = self.values.of(call.base, call.scope)
+                inner = union(atom.detail[0] for atom in value if atom.kind is Kind.ITEM)
+                made = objects(value) + objects(inner)
+                if made and all(one.name == maker for one in made):
+                    yield call
 
     # -- what job scripts' rules ask
 

@@ -20,8 +20,6 @@ def required_variables(program: ProgramCode) -> dict[str, tuple[Module, ast.AST]
         if any(name.partition(".")[0] == "idr_torch" for name, _, _ in module.imported):
             own |= {"MASTER_ADDR", "MASTER_PORT"}  # the package sets them when it is imported
         for node in module.of(ast.Subscript):
-            if not isinstance(node, ast.Subscript) or not isinstance(node.value, (ast.Name, ast.Attribute)):
-                continue
             scope = module.scope_of(node)
             if full_name(module, scope, node.value) != "os.environ":
                 continue
@@ -33,7 +31,7 @@ def required_variables(program: ProgramCode) -> dict[str, tuple[Module, ast.AST]
             elif isinstance(name, str) and scope in program.running and not _conditional(module, node):
                 found.setdefault(name, (module, node))
         for compare in module.of(ast.Compare):  # if "RANK" in os.environ: elsewhere it is set
-            if isinstance(compare, ast.Compare) and isinstance(compare.left, ast.Constant):
+            if isinstance(compare.left, ast.Constant):
                 own.add(str(compare.left.value))
     for call in program.calls:
         if call.name in {"os.environ.setdefault", "os.putenv", "os.environ.get", "os.getenv"}:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from rankup.check.facts.program.code import ProgramCode
-from rankup.check.facts.program.module import Call, Scope, identifiers
-from rankup.check.facts.program.names import words
-from rankup.check.facts.program.value import RANKS, Kind, depends_on, objects
+from rankup.check.facts.program.module import Call, Scope, last_name
+from rankup.check.facts.program.names import names, words
+from rankup.check.facts.program.sounds import OWN_SEED, SHARDED, sounds
+from rankup.check.facts.program.value import RANKS, Kind, depends_on
 
 _RANKS = (*RANKS, Kind.WORLD_SIZE)
-_RANDOM = frozenset(
-    words(
-        "rand randn randint randperm normal random uniform FakeData make_blobs rand_like randn_like standard_normal"
-    )
+_RANDOM = names(
+    "rand randn randint randperm normal random uniform FakeData make_blobs rand_like randn_like standard_normal"
 )
 #: Random, but the same on all ranks.
-_SEEDED = {"FakeData", "make_blobs"}
-_SHARDS = frozenset(
-    words("split_dataset_by_node shard split_by_node split_by_rank distributed_shard WebDataset")
-)
+_SEEDED = names("FakeData make_blobs")
+_SHARDS = names("split_dataset_by_node shard split_by_node split_by_rank distributed_shard WebDataset")
 SEEDS = words(
     "manual_seed seed set_seed seed_everything seed_all set_random_seed manual_seed_all fix_seed setup_seed"
 )
@@ -63,84 +61,71 @@ def _assigned(program: ProgramCode, name: str, scope: Scope) -> list[tuple[ast.e
     return []
 
 
+def parts(
+    program: ProgramCode, node: ast.AST | None, scope: Scope, depth: int = 5
+) -> Iterator[tuple[ast.AST, Scope]]:
+    """Every node of an expression, and of those that its names were assigned from."""
+    for part, inside in expressions(program, node, scope, depth) if node is not None else ():
+        for inner in ast.walk(part):
+            yield inner, inside
+
+
 def is_sharded(program: ProgramCode, node: ast.AST, scope: Scope) -> bool:
     """Whether a data set depends on the rank, or is cut into parts by something."""
-    for part, inside in expressions(program, node, scope):
-        for inner in ast.walk(part):
-            if isinstance(inner, ast.Call):
-                called = inner.func
-                name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-                if name in _SHARDS:
-                    return True
-            if isinstance(inner, (ast.Name, ast.Attribute)):
-                last = inner.attr if isinstance(inner, ast.Attribute) else inner.id
-                if "rank" in last.lower() or "world" in last.lower() or "shard" in last.lower():
-                    return True
-            if isinstance(inner, ast.Call) and depends_on(program.values.of(inner, inside), *_RANKS):
-                return True
+    for inner, inside in parts(program, node, scope):
+        if isinstance(inner, (ast.Name, ast.Attribute)) and sounds(last_name(inner), SHARDED):
+            return True
+        if isinstance(inner, ast.Call) and (
+            last_name(inner) in _SHARDS or depends_on(program.values.of(inner, inside), *_RANKS)
+        ):
+            return True
     return False
 
 
 def strided_part(program: ProgramCode, node: ast.expr | None, scope: Scope) -> str:
     """The step of ``range(rank, len(dataset), world_size)`` in a data set: some ranks get one sample more."""
-    for part, _ in expressions(program, node, scope, depth=2) if node is not None else ():
-        for inner in ast.walk(part):
-            call = program.values.call(inner)
-            if call is not None and call.last == "range" and len(call.node.args) == 3:
-                start, _, step = (program.values.of(one, call.scope) for one in call.node.args)
-                if depends_on(start, Kind.RANK) and depends_on(step, Kind.WORLD_SIZE):
-                    return ast.unparse(call.node.args[2])
+    for inner, _ in parts(program, node, scope, depth=2):
+        call = program.values.call(inner)
+        if call is not None and call.last == "range" and len(call.node.args) == 3:
+            start, _, step = (program.values.of(one, call.scope) for one in call.node.args)
+            if depends_on(start, Kind.RANK) and depends_on(step, Kind.WORLD_SIZE):
+                return ast.unparse(call.node.args[2])
     return ""
 
 
 def is_iterable(program: ProgramCode, node: ast.AST, scope: Scope) -> bool:
     """Whether a data set is, or may be, a stream without a length."""
-    for made in objects(program.values.of(node, scope)):
+    for made in program.made(node, scope):
         if made.name.startswith(("webdataset", "datasets.", "torchdata", "litdata")):
             return True
-    for part, inside in expressions(program, node, scope):
-        for inner in ast.walk(part):
-            if isinstance(inner, ast.Call):
-                for holder in program.graph.functions(inner.func, inside):
-                    names = {ast.unparse(base) for base in getattr(holder.node, "bases", [])}
-                    if any("Iterable" in name or "Pipe" in name for name in names):
-                        return True
-                    if (
-                        holder.is_class
-                        and "__iter__" in holder.functions
-                        and "__getitem__" not in holder.functions
-                    ):
-                        return True
-                if "Iterable" in ast.unparse(inner.func) or "streaming" in {k.arg for k in inner.keywords}:
-                    return True
+    for inner, inside in parts(program, node, scope):
+        if not isinstance(inner, ast.Call):
+            continue
+        if "Iterable" in ast.unparse(inner.func) or any(k.arg == "streaming" for k in inner.keywords):
+            return True
+        for holder in program.graph.functions(inner.func, inside):
+            if any("Iterable" in last_name(base) or "Pipe" in last_name(base) for base in holder.bases):
+                return True
+            if holder.is_class and "__iter__" in holder.functions and "__getitem__" not in holder.functions:
+                return True
     return False
 
 
 def random_calls(program: ProgramCode, node: ast.AST, scope: Scope) -> list[Call]:
     """The random generators that a data set is made with, when it is made: not those of ``__getitem__``."""
-    found = []
-    for part, _ in expressions(program, node, scope):
-        for inner in ast.walk(part):
-            if isinstance(inner, ast.Call):
-                call = program.values.call(inner)
-                if call is not None and call.last in _RANDOM and call.last not in _SEEDED:
-                    found.append(call)
-    return found
+    calls = [program.values.call(inner) for inner, _ in parts(program, node, scope)]
+    return [call for call in calls if call is not None and call.last in _RANDOM - _SEEDED]
 
 
 def is_synthetic(program: ProgramCode, node: ast.AST, scope: Scope) -> bool:
     """Whether a data set is random: each rank may have one of its own."""
-    if random_calls(program, node, scope):
+    if random_calls(program, node, scope) or any(made.last in _SEEDED for made in program.made(node, scope)):
         return True
-    if any(made.last in _SEEDED for made in objects(program.values.of(node, scope))):
-        return True
-    for part, inside in expressions(program, node, scope):
-        for inner in ast.walk(part):
-            if isinstance(inner, ast.Call):
-                for holder in program.graph.functions(inner.func, inside):
-                    item = holder.functions.get("__getitem__") if holder.is_class else None
-                    if item is not None and any(call.last in _RANDOM for call in item.calls):
-                        return True
+    for inner, inside in parts(program, node, scope):
+        for holder in program.graph.functions(inner.func, inside) if isinstance(inner, ast.Call) else ():
+            item = holder.functions.get("__getitem__") if holder.is_class else None
+            if item is not None and any(call.last in _RANDOM for call in item.calls):
+                return True
     return False
 
 
@@ -151,13 +136,11 @@ def seeds(program: ProgramCode) -> list[Call]:
 
 def seeds_by_rank(program: ProgramCode) -> bool:
     """Whether a seed depends on the rank, so that ranks draw different numbers on purpose."""
-    for call in seeds(program):
-        for given in (*call.node.args, *(k.value for k in call.node.keywords)):
-            if depends_on(program.values.of(given, call.scope), *_RANKS):
-                return True
-            if any("rank" in name.lower() or name == "seed_offset" for name in identifiers(given)):
-                return True
-    return False
+    return any(
+        depends_on(program.values.of(given, call.scope), *_RANKS) or sounds(given, OWN_SEED)
+        for call in seeds(program)
+        for given in call.given
+    )
 
 
 def seeded_by_rank_alone(program: ProgramCode) -> bool:
@@ -173,8 +156,4 @@ def may_seed(program: ProgramCode) -> bool:
 
 
 def _seeds_an_argument(program: ProgramCode) -> bool:
-    return any(
-        keyword in call.keywords
-        for call in program.calls
-        for keyword in ("generator", "random_state", "seed")
-    )
+    return any(call.keywords & {"generator", "random_state", "seed"} for call in program.calls)

@@ -89,12 +89,9 @@ def read_keys(program: ProgramCode) -> dict[str, list[tuple[ast.Subscript, Scope
     found: dict[str, list[tuple[ast.Subscript, Scope]]] = {}
     for module in program.modules:
         for node in module.of(ast.Subscript):
-            if (
-                isinstance(node, ast.Subscript)
-                and isinstance(node.slice, ast.Constant)
-                and isinstance(node.ctx, ast.Load)
-            ) and isinstance(node.slice.value, str):
-                found.setdefault(node.slice.value, []).append((node, module.scope_of(node)))
+            key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+            if isinstance(key, str) and isinstance(node.ctx, ast.Load):
+                found.setdefault(key, []).append((node, module.scope_of(node)))
     return found
 
 

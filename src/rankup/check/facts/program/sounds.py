@@ -33,6 +33,7 @@ MAY_DOWNLOAD = words("dist world ddp rank exists download")
 TURNS = words("first lock")
 #: Data that are divided among ranks.
 SHARDED = words("rank world shard")
+OWN_SEED = words("rank seed_offset")
 WORLD = words("world replica")
 #: Data in an order that is wanted, or that were shuffled before.
 ORDERED = words("shuffle permut pack sort")

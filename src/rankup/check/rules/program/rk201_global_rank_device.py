@@ -75,7 +75,7 @@ def _by_table(program: Program) -> Iterator[Match]:
     """``set_device([0, 1, 0, 1][rank])``"""
     for module in program.modules:
         for node in module.of(ast.Subscript):
-            if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
+            if not isinstance(node.ctx, ast.Load):
                 continue
             scope = module.scope_of(node)
             size = _table_size(node.value, scope)

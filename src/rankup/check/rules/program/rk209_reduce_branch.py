@@ -19,8 +19,9 @@ def find(program: Program) -> Iterator[Match]:
         tensor = call.argument("tensor", 0)
         if not isinstance(tensor, ast.Name) or program.guards.limited(call.node, call.scope):
             continue
-        for node in call.module.of(ast.If, ast.While):
-            if isinstance(node, (ast.If, ast.While)) and _decides(program, call, node, tensor.id):
+        branches: list[ast.If | ast.While] = [*call.module.of(ast.If), *call.module.of(ast.While)]
+        for node in branches:
+            if _decides(program, call, node, tensor.id):
                 yield match(
                     call.module,
                     call.node,

@@ -46,9 +46,8 @@ def find(program: Program) -> Iterator[Match]:
                 for alias in node.names:
                     yield from _slip(module, module.span(alias).start, f"{node.module}.{alias.name}")
         for attribute in module.of(ast.Attribute):
-            if isinstance(attribute, ast.Attribute):
-                start = module.span(attribute).end - len(attribute.attr)
-                yield from _slip(module, start, full_name(module, module.scope, attribute))
+            start = module.span(attribute).end - len(attribute.attr)
+            yield from _slip(module, start, full_name(module, module.scope, attribute))
     for call in program.named(
         "torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "DistributedDataParallel"
     ):

@@ -27,7 +27,7 @@ def find(program: Program) -> Iterator[Match]:
     for module in program.modules:
         for node in module.of(ast.If):
             loops = holders(module, node, *LOOPS)
-            if not isinstance(node, ast.If) or not loops:
+            if not loops:
                 continue
             if isinstance(node.body[-1], ast.Break) and loops[0] in training:
                 yield from _by_one_rank(program, module, node)
@@ -121,7 +121,7 @@ def _shared(program: Program, flags: set[str]) -> bool:
         given = [one for one in call.given if not isinstance(one, ast.JoinedStr)]
         if call.name != "signal.signal" and any(flags & identifiers(argument) for argument in given):
             return True
-    assigned = (n for m in program.modules for n in m.of(ast.Assign) if isinstance(n, ast.Assign))
+    assigned = (node for module in program.modules for node in module.of(ast.Assign))
     return any(
         flags & set(map(last_name, node.targets)) and not isinstance(node.value, ast.Constant)
         for node in assigned

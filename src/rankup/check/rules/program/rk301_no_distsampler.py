@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rankup.check.document import Span
 from rankup.check.facts.program.data import Loader
-from rankup.check.facts.program.flow import BRANCHES, holders
+from rankup.check.facts.program.flow import tests_around
 from rankup.check.facts.program.frameworks import Does
 from rankup.check.facts.program.module import same
 from rankup.check.facts.program.program import Program
@@ -59,8 +59,7 @@ def _has_idle_sampler(program: Program, given: ast.expr) -> bool:
 
 def _alternative(program: Program, loader: Loader) -> bool:
     """Whether another loader with a sampler may take its place: the branch of a single process."""
-    around = holders(loader.call.module, loader.call.node, *BRANCHES)
-    if any(isinstance(holder, BRANCHES) and sounds(holder.test, MANY) for holder in around):
+    if any(sounds(test, MANY) for test in tests_around(loader.call.module, loader.call.node)):
         return True
     others = [other for other in program.data.loaders if other is not loader and other.sampled]
     return any(set(other.loops) & set(loader.loops) for other in others)

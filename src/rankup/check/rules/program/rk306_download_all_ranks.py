@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankup.check.facts.program.flow import BRANCHES, WITHS, comes_after, holders
+from rankup.check.facts.program.flow import WITHS, comes_after, holders, tests_around
 from rankup.check.facts.program.module import Call
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.sounds import MAY_DOWNLOAD, TURNS, says
@@ -58,8 +58,7 @@ def _in_turns(program: Program, call: Call, depth: int = 0) -> bool:
 
 def _may_be_single(call: Call) -> bool:
     """Whether the call is in a branch that asks for one process."""
-    around = holders(call.module, call.node, *BRANCHES)
-    return any(isinstance(one, BRANCHES) and says(one.test, MAY_DOWNLOAD) for one in around)
+    return any(says(test, MAY_DOWNLOAD) for test in tests_around(call.module, call.node))
 
 
 def _edit(program: Program, call: Call) -> tuple[Edit, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program.flow import holders
+from rankup.check.facts.program.flow import tests_around
 from rankup.check.facts.program.module import Call, identifiers
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.sharding import (
@@ -73,10 +73,8 @@ def _makes_subsets(call: Call) -> bool:
 
 def _single(program: Program, call: Call) -> bool:
     """Whether the number of processes is asked for first."""
-    return any(
-        isinstance(one, ast.If) and depends_on(program.values.of(one.test, call.scope), Kind.WORLD_SIZE)
-        for one in holders(call.module, call.node, ast.If)
-    )
+    asked = [program.values.of(test, call.scope) for test in tests_around(call.module, call.node)]
+    return any(depends_on(value, Kind.WORLD_SIZE) for value in asked)
 
 
 def _edit(call: Call) -> tuple[Edit, ...]:

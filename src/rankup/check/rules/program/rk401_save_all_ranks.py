@@ -6,7 +6,7 @@ import ast
 import builtins
 from collections.abc import Iterator
 
-from rankup.check.facts.program.flow import BRANCHES, holders
+from rankup.check.facts.program.flow import tests_around
 from rankup.check.facts.program.module import Call, Scope, identifiers
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.sharding import expressions
@@ -36,8 +36,7 @@ def _by_all(program: Program, call: Call, path: ast.expr) -> bool:
 
 def _by_condition(program: Program, call: Call, depth: int = 0) -> bool:
     """Whether a condition that may mean the rank or a single process stands around the save, or around its callers."""
-    around = holders(call.module, call.node, *BRANCHES)
-    if any(isinstance(holder, BRANCHES) and sounds(holder.test, MAY_SAVE) for holder in around):
+    if any(sounds(test, MAY_SAVE) for test in tests_around(call.module, call.node)):
         return True
     for statement in call.scope.body:  # if world_size != 1: raise
         if isinstance(statement, ast.If) and statement.lineno < call.node.lineno:

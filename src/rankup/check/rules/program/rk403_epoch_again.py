@@ -65,6 +65,20 @@ def _after_training(program: Program, snapshot: Snapshot) -> bool:
     return False
 
 
+_PROGRAM = """import torch
+
+def main(model, loader, path):
+    start = 0
+    if path:
+        checkpoint = torch.load(path)
+        model.load_state_dict(checkpoint["model"])
+        start = checkpoint["epoch"]
+    for epoch in range(start, 10):
+        for x, y in loader:
+            model(x).sum().backward()
+        torch.save({"model": model.state_dict(), "epoch": epoch}, path)
+"""
+
 RULE = Rule(
     code="RK403",
     name="epoch-again",
@@ -77,19 +91,7 @@ RULE = Rule(
     find=find,
     safety=Safety.UNSAFE,
     fires=(
-        """import torch
-
-def main(model, loader, path):
-    start = 0
-    if path:
-        checkpoint = torch.load(path)
-        model.load_state_dict(checkpoint["model"])
-        start = checkpoint["epoch"]
-    for epoch in range(start, 10):
-        for x, y in loader:
-            model(x).sum().backward()
-        torch.save({"model": model.state_dict(), "epoch": epoch}, path)
-""",
+        _PROGRAM,
         """import torch
 
 def load(model):
@@ -111,31 +113,7 @@ main(None, [])
 """,
     ),
     silent=(
-        """import torch
-
-def main(model, loader, path):
-    start = 0
-    if path:
-        checkpoint = torch.load(path)
-        model.load_state_dict(checkpoint["model"])
-        start = checkpoint["epoch"] + 1
-    for epoch in range(start, 10):
-        for x, y in loader:
-            model(x).sum().backward()
-        torch.save({"model": model.state_dict(), "epoch": epoch}, path)
-""",
-        """import torch
-
-def main(model, loader, path):
-    start = 0
-    if path:
-        checkpoint = torch.load(path)
-        model.load_state_dict(checkpoint["model"])
-        start = checkpoint["epoch"]
-    for epoch in range(start, 10):
-        for x, y in loader:
-            model(x).sum().backward()
-        torch.save({"model": model.state_dict(), "epoch": epoch + 1}, path)
-""",
+        _PROGRAM.replace('["epoch"]', '["epoch"] + 1'),
+        _PROGRAM.replace('"epoch": epoch', '"epoch": epoch + 1'),
     ),
 )

@@ -39,6 +39,31 @@ def _knows_ranks(program: Program, node: ast.expr, scope: Scope) -> bool:
     return goes_in(program, node, scope, (Kind.WORLD_SIZE, Kind.LOCAL_SIZE), SCALED)
 
 
+_JOB = """--- job.sh
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --gpus-per-node=4
+srun python train.py
+--- train.py
+"""
+_PROGRAM = """import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler
+
+def main(net, dataset):
+    dist.init_process_group("nccl")
+    model = DDP(net)
+    loader = DataLoader(dataset, batch_size=32, sampler=DistributedSampler(dataset))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        model(x).sum().backward()
+        optimizer.step()
+
+main(None, [])
+"""
+
 RULE = Rule(
     code="RK502",
     name="lr-batch",
@@ -50,91 +75,11 @@ RULE = Rule(
     fix="Decide on a rule: keep the global batch, or scale the rate with it and warm up.",
     find=find,
     fires=(
-        """--- job.sh
-#!/bin/bash
-#SBATCH --nodes=2
-#SBATCH --ntasks-per-node=4
-#SBATCH --gpus-per-node=4
-srun python train.py
---- train.py
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.utils.data import DataLoader, DistributedSampler
-
-def main(net, dataset):
-    dist.init_process_group("nccl")
-    model = DDP(net)
-    loader = DataLoader(dataset, batch_size=32, sampler=DistributedSampler(dataset))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for x, y in loader:
-        model(x).sum().backward()
-        optimizer.step()
-
-main(None, [])
-""",
-        """--- job.sh
-#!/bin/bash
-#SBATCH --nodes=4
-#SBATCH --ntasks-per-node=4
-#SBATCH --gpus-per-node=4
-srun python train.py
---- train.py
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.utils.data import DataLoader, DistributedSampler
-
-RATE = 3e-4
-
-def main(net, dataset):
-    dist.init_process_group("nccl")
-    model = DDP(net)
-    loader = DataLoader(dataset, 16, sampler=DistributedSampler(dataset))
-    optimizer = torch.optim.AdamW(model.parameters(), RATE)
-    for x, y in loader:
-        model(x).sum().backward()
-        optimizer.step()
-
-main(None, [])
-""",
+        _JOB + _PROGRAM,
+        _JOB + _PROGRAM.replace("SGD(model.parameters(), lr=0.1)", "AdamW(model.parameters(), 3e-4)"),
     ),
     silent=(
-        """--- job.sh
-#!/bin/bash
-#SBATCH --nodes=2
-#SBATCH --ntasks-per-node=4
-#SBATCH --gpus-per-node=4
-srun python train.py
---- train.py
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.utils.data import DataLoader, DistributedSampler
-
-def main(net, dataset):
-    dist.init_process_group("nccl")
-    model = DDP(net)
-    loader = DataLoader(dataset, batch_size=32, sampler=DistributedSampler(dataset))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * dist.get_world_size())
-    for x, y in loader:
-        model(x).sum().backward()
-        optimizer.step()
-
-main(None, [])
-""",
-        """import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.utils.data import DataLoader, DistributedSampler
-
-def main(net, dataset):
-    dist.init_process_group("nccl")
-    model = DDP(net)
-    loader = DataLoader(dataset, batch_size=32, sampler=DistributedSampler(dataset))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-main(None, [])
-""",
+        _JOB + _PROGRAM.replace("lr=0.1", "lr=0.1 * dist.get_world_size()"),
+        _PROGRAM,
     ),
 )

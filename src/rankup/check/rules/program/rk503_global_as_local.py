@@ -59,26 +59,15 @@ def _origin(node: ast.expr, scope: Scope) -> ast.expr:
 def _is_divided(program: Program, name: str) -> bool:
     """Whether the batch is divided anywhere, under whatever name."""
     for module in program.modules:
-        for node in module.of(ast.BinOp, ast.AugAssign):
-            if not isinstance(node, (ast.BinOp, ast.AugAssign)):
-                continue
-            whole = node.left if isinstance(node, ast.BinOp) else node.target
-            if isinstance(node.op, (ast.Div, ast.FloorDiv)) and name in identifiers(whole):
+        divided = [(node.op, node.left) for node in module.of(ast.BinOp)]
+        divided += [(node.op, node.target) for node in module.of(ast.AugAssign)]
+        for operator, whole in divided:
+            if isinstance(operator, (ast.Div, ast.FloorDiv)) and name in identifiers(whole):
                 return True
     return False
 
 
-RULE = Rule(
-    code="RK503",
-    name="global-as-local",
-    severity=Severity.WARNING,
-    confidence=Confidence.LIKELY,
-    what="The global batch size is used as that of each rank.",
-    why="With N ranks the batch is N times as large as its name says: memory may not suffice, and the result differs.",
-    fix="Divide it by the world size.",
-    find=find,
-    fires=(
-        """import torch
+_BY_NAME = """import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader, DistributedSampler
@@ -87,8 +76,8 @@ def main(net, dataset, global_batch_size):
     dist.init_process_group("nccl")
     model = DDP(net)
     return DataLoader(dataset, batch_size=global_batch_size, sampler=DistributedSampler(dataset))
-""",
-        """import argparse
+"""
+_BY_HELP = """import argparse
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP
@@ -102,34 +91,20 @@ def main(net, dataset):
     dist.init_process_group("nccl")
     model = DDP(net)
     return DataLoader(dataset, args.batch_size, sampler=DistributedSampler(dataset))
-""",
-    ),
+"""
+
+RULE = Rule(
+    code="RK503",
+    name="global-as-local",
+    severity=Severity.WARNING,
+    confidence=Confidence.LIKELY,
+    what="The global batch size is used as that of each rank.",
+    why="With N ranks the batch is N times as large as its name says: memory may not suffice, and the result differs.",
+    fix="Divide it by the world size.",
+    find=find,
+    fires=(_BY_NAME, _BY_HELP),
     silent=(
-        """import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.utils.data import DataLoader, DistributedSampler
-
-def main(net, dataset, global_batch_size):
-    dist.init_process_group("nccl")
-    model = DDP(net)
-    batch_size = global_batch_size // dist.get_world_size()
-    return DataLoader(dataset, batch_size=batch_size, sampler=DistributedSampler(dataset))
-""",
-        """import argparse
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.utils.data import DataLoader, DistributedSampler
-
-parser = argparse.ArgumentParser()
-parser.add_argument("--batch-size", type=int, default=256, help="batch size per GPU")
-args = parser.parse_args()
-
-def main(net, dataset):
-    dist.init_process_group("nccl")
-    model = DDP(net)
-    return DataLoader(dataset, args.batch_size, sampler=DistributedSampler(dataset))
-""",
+        _BY_NAME.replace("=global_batch_size", "=global_batch_size // dist.get_world_size()"),
+        _BY_HELP.replace("total batch size of all GPUs", "batch size per GPU"),
     ),
 )

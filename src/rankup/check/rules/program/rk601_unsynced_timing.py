@@ -28,7 +28,7 @@ def find(program: Program) -> Iterator[Match]:
         return
     for module in program.modules:
         for node in module.of(ast.BinOp):
-            if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Sub):
+            if not isinstance(node.op, ast.Sub):
                 continue
             scope = module.scope_of(node)
             end, start = _reading(program, node.left, scope), _reading(program, node.right, scope)

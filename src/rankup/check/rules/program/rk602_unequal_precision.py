@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from rankup.check.document import Document, Span
-from rankup.check.facts.program.flow import holders
+from rankup.check.facts.program.flow import tests_around
 from rankup.check.facts.program.module import Module, Scope
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.sounds import PRECISION
@@ -60,8 +60,7 @@ def _first_line(document: Document) -> Span:
 
 def _by_rank(program: Program, module: Module, scope: Scope, node: ast.AST) -> Iterator[Match]:
     """``if world_size > 1: torch.backends.cuda.matmul.allow_tf32 = True``"""
-    around = holders(module, node, ast.If, parts=("body", "orelse"))
-    tests = [one.test for one in around if isinstance(one, ast.If)]
+    tests = tests_around(module, node)
     asked = [one for one in tests if depends_on(program.values.of(one, scope), *RANKS, Kind.WORLD_SIZE)]
     for test in asked[:1]:
         yield match(
