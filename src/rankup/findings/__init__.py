@@ -3,6 +3,7 @@
 | module | what |
 |---|---|
 | ``finding`` | ``Finding``, its severities, and the order of several |
+| ``table`` | findings whose words stand in a TOML file, a row for each code |
 | ``text`` | findings as the lines that people read |
 | ``error`` | ``FindingsError``: findings that stop a command |
 | ``engine`` | collects findings from named sources, and decides the exit code |

@@ -1,10 +1,10 @@
 """Judges: pure functions of the facts of all nodes and ranks, which yield findings.
 
 A judge reports a cause and leaves out what follows from it: a host whose name is wrong is not unreachable too. What is
-usual on a healthy machine is not a finding. In reading order: ``per_node`` (one finding for all hosts), ``presence``
-(who is missing), ``names``, ``interfaces``,
-``network``, ``gpus``, ``placement`` (ranks and GPUs), ``agreement``, ``storage``, ``limits``, ``cores``, ``speed``,
-``compute``, ``before`` (an earlier examination).
+usual on a healthy machine is not a finding. Their words are a table, ``findings.toml``.
+In reading order: ``findings`` (reads it; one finding for all hosts), ``presence`` (who is missing), ``names``,
+``interfaces``, ``network``, ``gpus``, ``placement`` (ranks and GPUs), ``agreement``, ``storage``,
+``limits``, ``cores``, ``speed``, ``compute``, ``before`` (an earlier examination).
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from rankup.doctor.facts import Facts
+from rankup.doctor.judges.findings import finding
 from rankup.errors import RankupError
-from rankup.findings.finding import Confidence, Finding, Severity
+from rankup.findings.finding import Finding
 
-_SLOWER = 0.6  # of what it was: less is not noise any more
 _VERSIONS = ("python", "torch", "cuda", "nccl")
 
 
@@ -35,30 +35,30 @@ def read_before(path: Path) -> Facts:
 
 def compare(before: Facts, now: Facts) -> Iterator[Finding]:
     """What is much slower than before, by host; and versions that have changed, since they may be the reason."""
+    limit = finding.limits["slower-than-before"]["of_before"]
     for name, (what, unit) in _MEASURES.items():
         old, new = measures(before).get(name, {}), measures(now).get(name, {})
         # Hosts that were there before, else the usual value: another allocation has other hosts.
         usual = statistics.median(old.values()) if old else 0.0
-        slower = {host: rate for host, rate in new.items() if rate < _SLOWER * old.get(host, usual)}
+        slower = {host: rate for host, rate in new.items() if rate < limit * old.get(host, usual)}
         if slower:
             host = min(slower, key=lambda one: slower[one])
-            yield Finding(
+            yield finding(
                 "slower-than-before",
-                Severity.WARNING,
-                f"{what} on {', '.join(sorted(slower))}: {slower[host] / 1e6:,.0f} {unit}, before "
-                f"{old.get(host, usual) / 1e6:,.0f} {unit}",
-                place=", ".join(sorted(slower)),
-                why="the hardware, its load or the software has changed",
-                fix="repeat it on a quiet machine; if it stays, exclude the host and report it",
-                confidence=Confidence.LIKELY,
+                ", ".join(sorted(slower)),
+                what=what,
+                rate=slower[host] / 1e6,
+                unit=unit,
+                before=old.get(host, usual) / 1e6,
             )
     for name in _VERSIONS:
         old_versions, new_versions = _versions(before, name), _versions(now, name)
         if old_versions != new_versions and old_versions and new_versions:
-            yield Finding(
+            yield finding(
                 "version-changed",
-                Severity.NOTE,
-                f"{name} is {' and '.join(new_versions)}, before {' and '.join(old_versions)}",
+                name=name,
+                now=" and ".join(new_versions),
+                before=" and ".join(old_versions),
             )
 
 

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from rankup.doctor.facts import Facts, Part, ranks_named
-from rankup.findings.finding import Confidence, Finding, Severity
-
-_SLOW = {"cpu": 0.3, "cuda": 0.8}  # of the median of all ranks: cores are noisier than GPUs
+from rankup.doctor.judges.findings import finding
+from rankup.findings.finding import Confidence, Finding
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
@@ -32,21 +31,21 @@ def _stopped(facts: Facts, ranks: list[tuple[int, Part]]) -> Iterator[Finding]:
     first = [(node, one) for node, one in ranks if reached.get(id(one)) == least]
     nodes = [node for node, _ in first]
     errors = [one["error"] for _, one in first if one.get("error")]
-    stopped = ranks_named([int(one["rank"]) for _, one in first])
     stage = first[0][1].get("at", first[0][1]["stage"])
     words = {
         "start": "did not import torch", "device": "could not use the device", "product": "computed no matrix product",
         "group": "formed no process group",
     }.get(stage, f"stopped in {stage}")  # fmt: skip
-    yield Finding(
+    no_torch = (
+        "run python -c 'import torch; print(torch.cuda.is_available())' there, with the job's environment"
+    )
+    yield finding(
         "compute-failed" if errors else "compute-unfinished",
-        Severity.ERROR if errors else Severity.WARNING,
-        f"{stopped} on {facts.named(nodes)} {words}{f': {errors[0]}' if errors else ' in time'}",
-        place=facts.named(nodes),
-        why="the training would stop at the same place",
-        fix="run python -c 'import torch; print(torch.cuda.is_available())' there, with the job's environment"
-        if stage in ("start", "device")
-        else "--timeout waits longer; --quick leaves this out",
+        facts.named(nodes),
+        ranks=ranks_named([int(one["rank"]) for _, one in first]),
+        what=words,
+        error=errors[0] if errors else "",
+        fix=no_torch if stage in ("start", "device") else "",
         confidence=Confidence.SURE if errors and stage != "group" else Confidence.LIKELY,
     )
 
@@ -61,17 +60,8 @@ def _wrong(facts: Facts, ranks: list[tuple[int, Part]]) -> Iterator[Finding]:
     often = Counter(rank for pair in pairs for rank in pair)
     most = [rank for rank, count in often.items() if count == max(often.values())] if often else []
     blamed = sorted({node_of[rank] for rank in most if rank in node_of}) or sorted({node for node, _ in sums})
-    yield Finding(
-        "all-reduce-wrong",
-        Severity.ERROR,
-        f"an all-reduce gave wrong sums: {len(pairs)} pairs"
-        + (
-            f", most often {ranks_named(most)}" if most else f", on {ranks_named([rank for _, rank in sums])}"
-        ),
-        place=facts.named(blamed),
-        why="gradients would be wrong without an error",
-        fix="exclude the host and report it: memory, GPU or network card",
-    )
+    where = f"most often {ranks_named(most)}" if most else f"on {ranks_named([rank for _, rank in sums])}"
+    yield finding("all-reduce-wrong", facts.named(blamed), pairs=len(pairs), where=where)
 
 
 def _slow(facts: Facts, ranks: list[tuple[int, Part]]) -> Iterator[Finding]:
@@ -81,17 +71,14 @@ def _slow(facts: Facts, ranks: list[tuple[int, Part]]) -> Iterator[Finding]:
     usual = statistics.median(flops.values())
     kind = "cuda" if str(ranks[0][1].get("device", "")).startswith("cuda") else "cpu"
     for (node, rank), rate in flops.items():
-        if rate < _SLOW[kind] * usual:
-            yield Finding(
+        if rate < finding.limits["slow-rank"][kind] * usual:
+            yield finding(
                 "slow-rank",
-                Severity.WARNING,
-                f"rank {rank} on {facts.host(node)} computes {rate / 1e9:,.0f} GFLOP/s, most ranks {usual / 1e9:,.0f}",
-                place=facts.host(node),
-                why="all ranks wait for the slowest in every step",
-                fix=f"on {facts.host(node)}: nvidia-smi -q -d PERFORMANCE,CLOCK; report it, or exclude the host"
-                if kind == "cuda"
-                else f"on {facts.host(node)}: top; ask for whole nodes (--exclusive)",
-                confidence=Confidence.LIKELY,
+                facts.host(node),
+                rank=rank,
+                rate=rate / 1e9,
+                usual=usual / 1e9,
+                fix=f"on {facts.host(node)}: top; ask for whole nodes (--exclusive)" if kind == "cpu" else "",
             )
 
 
@@ -104,15 +91,9 @@ def _transport(facts: Facts) -> Iterator[Finding]:
     fast = [node for node in sockets if facts.part(node, "machine").get("infiniband")]
     if fast:
         plugin = (facts.part(fast[0], "compute").get("nccl") or {}).get("plugin")
-        yield Finding(
+        yield finding(
             "nccl-on-sockets",
-            Severity.WARNING,
-            f"NCCL uses sockets on {facts.named(fast)}, although there is a faster network "
-            f"({', '.join(facts.part(fast[0], 'machine')['infiniband'][:4])})",
-            place=facts.named(fast),
-            why=f"its log says: {plugin}"
-            if plugin
-            else "NCCL_IB_DISABLE, a missing plugin, or no access to the device",
-            fix="unset NCCL_IB_DISABLE and NCCL_NET; on Slingshot load aws-ofi-nccl; in a container bind the libraries",
-            confidence=Confidence.LIKELY,
+            facts.named(fast),
+            devices=", ".join(facts.part(fast[0], "machine")["infiniband"][:4]),
+            why=f"its log says: {plugin}" if plugin else "",
         )

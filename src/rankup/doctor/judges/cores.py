@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from rankup.core.hostlist import expand
 from rankup.doctor.facts import Facts, Part, ranks_named
-from rankup.doctor.judges.per_node import merged
-from rankup.findings.finding import Confidence, Finding, Severity
+from rankup.doctor.judges.findings import finding, merged
+from rankup.findings.finding import Finding
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
@@ -26,32 +26,20 @@ def _node(facts: Facts, node: int, ranks: Sequence[Part], machine: Part) -> Iter
     present = int(machine["cpus"])
     used = {cpu for one in ranks for cpu in one["affinity"]}
     if 0 < len(used) < len(ranks) and len(used) < present:
-        yield Finding(
-            "ranks-share-cores",
-            Severity.ERROR,
-            f"{len(ranks)} ranks share {_cores(used)} of {present}",
-            why="the launcher has bound them all to the same place; each waits for the others",
-            fix="srun --cpu-bind=cores -c CORES_PER_RANK (Open MPI: --map-by ppr:N:node:PE=CORES; no taskset)",
-        )
+        yield finding("ranks-share-cores", ranks=len(ranks), cores=_cores(used), present=present)
         return
     lost = [one for one in ranks if _lost(one, present)]
     if lost:
         given = lost[0]["cpus_per_task"]
-        yield Finding(
-            "cpus-per-task-lost",
-            Severity.WARNING,
-            f"ranks may use {len(lost[0]['affinity'])} of the {given} cores that each should have",
-            why="srun of SLURM 22.05 and 23.02 ignores the job's --cpus-per-task; data loaders starve",
-            fix="export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK, or srun -c",
-        )
+        yield finding("cpus-per-task-lost", cores=len(lost[0]["affinity"]), given=given)
     threads = sum(int(one["omp_threads"]) for one in ranks if str(one.get("omp_threads") or "").isdigit())
     if len(used) and threads > len(used) and len(ranks) > 1:
-        yield Finding(
+        yield finding(
             "too-many-threads",
-            Severity.WARNING,
-            f"{len(ranks)} ranks have {threads} OpenMP threads for {_cores(used)}",
-            why="threads that wait for a core make every operation slow",
-            fix=f"export OMP_NUM_THREADS={max(len(used) // len(ranks), 1)}",
+            ranks=len(ranks),
+            threads=threads,
+            cores=_cores(used),
+            fitting=max(len(used) // len(ranks), 1),
         )
     yield from _far(facts, node, ranks, machine)
 
@@ -75,14 +63,7 @@ def _far(facts: Facts, node: int, ranks: Sequence[Part], machine: Part) -> Itera
         and not set(one["affinity"]) & cores.get(str(near[one["device"]]), set(one["affinity"]))
     ]  # fmt: skip
     if far:
-        yield Finding(
-            "far-from-gpu",
-            Severity.WARNING,
-            f"{ranks_named(far)} run on another NUMA node than their GPU",
-            why="copies to the GPU cross the link between sockets",
-            fix="srun --gpu-bind=none --cpu-bind=cores with --gpus-per-node, or bind with numactl by LOCAL_RANK",
-            confidence=Confidence.LIKELY,
-        )
+        yield finding("far-from-gpu", ranks=ranks_named(far))
 
 
 def _cores(cores: set[int]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rankup.doctor.facts import Facts
+from rankup.doctor.judges.findings import finding
 from rankup.doctor.judges.names import interface_with, variables
 from rankup.doctor.probes.names import is_loopback
 from rankup.findings.finding import Confidence, Finding, Severity
@@ -24,14 +25,15 @@ def judge(facts: Facts) -> Iterator[Finding]:
         part = facts.part(nodes[0], "names")
         right = next((found for one in part.get("routes", ()) if (found := interface_with(part, one))), None)
         elsewhere = problem == "has other addresses than those that lead to the peers"
-        yield Finding(
+        yield finding(
             "wrong-interface",
-            Severity.WARNING if elsewhere else Severity.ERROR,
-            f"{name}={value} on {facts.named(nodes)}: the interface {problem}",
-            place=facts.named(nodes),
-            why="ranks would offer the others an address that they cannot reach",
-            fix=f"export {name}={right}" if right and right != value else f"unset {name}",
+            facts.named(nodes),
+            name=name,
+            value=value,
+            problem=problem,
+            severity=Severity.WARNING if elsewhere else Severity.ERROR,
             confidence=Confidence.LIKELY if elsewhere else Confidence.SURE,
+            fix=f"export {name}={right}" if right and right != value else f"unset {name}",
         )
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rankup.doctor.facts import Facts
+from rankup.doctor.judges.findings import finding
 from rankup.doctor.probes.names import is_loopback
-from rankup.findings.finding import Finding, Severity
+from rankup.findings.finding import Finding
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
@@ -22,23 +23,9 @@ def judge(facts: Facts) -> Iterator[Finding]:
     for (kind, host), nodes in wrong.items():
         there = facts.named(nodes)
         if kind == "loopback":
-            yield Finding(
-                "name-is-loopback",
-                Severity.ERROR,
-                f"on {there} the name {host} is a loopback address",
-                place=there,
-                why=f"ranks there that connect to {host} reach themselves, and wait until they time out",
-                fix=f"correct the line of {host} in /etc/hosts on {there}, or export MASTER_ADDR as a numeric address",
-            )
+            yield finding("name-is-loopback", there, host=host)
         else:
-            yield Finding(
-                "name-unknown",
-                Severity.ERROR,
-                f"on {there} the name {host} is unknown",
-                place=there,
-                why=f"ranks there cannot connect to {host}",
-                fix=f"getent hosts {host} on {there}; or export MASTER_ADDR as a numeric address",
-            )
+            yield finding("name-unknown", there, host=host)
     yield from _own_names(facts)
 
 
@@ -55,14 +42,7 @@ def _own_names(facts: Facts) -> Iterator[Finding]:
             found.append(node)
             routes = routes or interface_with(part, part["routes"][0]) or ""
     if found:
-        yield Finding(
-            "own-name-is-loopback",
-            Severity.WARNING,
-            f"{facts.named(found)}: the host's own name is a loopback address",
-            place=facts.named(found),
-            why="gloo would offer this address to the other nodes (connectFullMesh failed … 127.0.0.1)",
-            fix=f"export GLOO_SOCKET_IFNAME={routes or 'INTERFACE'} (rankup.init() does it)",
-        )
+        yield finding("own-name-is-loopback", facts.named(found), interface=routes or "INTERFACE")
 
 
 def variables(facts: Facts, node: int) -> Mapping[str, str]:

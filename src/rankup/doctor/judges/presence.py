@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from rankup.doctor.facts import Facts, ranks_named
-from rankup.findings.finding import Confidence, Finding, Severity
+from rankup.doctor.judges.findings import finding
+from rankup.findings.finding import Finding, Severity
 
 # What a node launcher prints when it could not start an agent: text → (why, fix).
 _SIGNATURES: tuple[tuple[str, str, str], ...] = (
@@ -32,33 +33,25 @@ def agents(facts: Facts) -> Iterator[Finding]:
     seconds = facts.launch.get("seconds", 0)
     why, fix = _said(facts.launch.get("noise", ()))
     if len(silent) == len(facts.hosts):
-        yield Finding(
+        yield finding(
             "no-agents",
-            Severity.ERROR,
-            f"no agent answered on {facts.named(silent)} within {seconds:g} s",
-            why=why or "the node launcher started none of them, or brought back no output",
-            fix=fix or "try the command by hand: srun hostname (PBS: pbsdsh hostname)",
+            hosts=facts.named(silent),
+            seconds=seconds,
+            why=why,
+            fix=fix,
         )
         return
     dark = [node for node in silent if _unreachable(facts, node)]
     if dark:
-        yield Finding(
-            "host-unreachable",
-            Severity.ERROR,
-            f"{facts.named(dark)}: no agent, and no answer on the network",
-            place=facts.named(dark),
-            why="the link is cut, or the host is down",
-            fix=f"exclude the host (sbatch --exclude={facts.host(dark[0])}) and report it; on the host: ip link",
-        )
+        yield finding("host-unreachable", facts.named(dark), host=facts.host(dark[0]))
     if missing := [node for node in silent if node not in dark]:
-        yield Finding(
+        yield finding(
             "agent-missing",
-            Severity.ERROR,
-            f"no agent started on {facts.named(missing)} within {seconds:g} s; the host itself answers",
-            place=facts.named(missing),
-            why=why or "the node launcher did not start it, or it ended at once",
-            fix=fix
-            or f"try it by hand: srun -w {facts.host(missing[0])} hostname, and read the output above",
+            facts.named(missing),
+            seconds=seconds,
+            why=why,
+            fix=fix,
+            host=facts.host(missing[0]),
         )
 
 
@@ -87,37 +80,20 @@ def tasks(facts: Facts) -> Iterator[Finding]:
     numbers = [int(one["rank"]) for one in facts.ranks]
     sizes = {int(one["world_size"]) for one in facts.ranks}
     if len(sizes) > 1:
-        yield Finding(
-            "world-sizes-differ",
-            Severity.ERROR,
-            f"ranks were started with different world sizes: {', '.join(map(str, sorted(sizes)))}",
-            fix="start all ranks with one launcher",
-        )
+        yield finding("world-sizes-differ", sizes=", ".join(map(str, sorted(sizes))))
         return
     doubled = sorted({number for number in numbers if numbers.count(number) > 1}) if _doubles(numbers) else []
     if doubled:
         where = sorted({one["node"] for one in facts.ranks if int(one["rank"]) in doubled})
-        yield Finding(
-            "rank-doubled",
-            Severity.ERROR,
-            f"{ranks_named(doubled)} exists more than once, on {facts.named(where)}",
-            place=facts.named(where),
-            why="two processes with one rank wait for each other for ever",
-            fix="use the launcher's own rank variables, and set RANK nowhere by hand",
-        )
+        yield finding("rank-doubled", facts.named(where), ranks=ranks_named(doubled))
     for node in sorted(facts.nodes):
         here = facts.ranks_of.get(node, [])
         expected = facts.counts[node] if node < len(facts.counts) else 0
         if len(here) < expected and "end" in facts.nodes[node]:
             number = expected - len(here)
             local = sorted(set(range(expected)) - {int(one["local_rank"]) for one in here})
-            yield Finding(
-                "rank-missing",
-                Severity.ERROR,
-                f"{facts.host(node)}: {number} of {expected} tasks did not take part (local {ranks_named(local)})",
-                place=facts.host(node),
-                why="it was not started, it ended before, or its /tmp is not that of the others",
-                fix="read the launcher's output above; a container must bind the host's /tmp",
+            yield finding(
+                "rank-missing", facts.host(node), number=number, expected=expected, ranks=ranks_named(local)
             )
     yield from _singletons(facts)
 
@@ -130,29 +106,14 @@ def _singletons(facts: Facts) -> Iterator[Finding]:
     alone = [one for one in facts.ranks if one.get("pmi") and int(one["world_size"]) == 1]
     if len(alone) > 1 or any((one.get("job") or {}).get("tasks", "1") not in ("1", None) for one in alone):
         nodes = [one["node"] for one in alone]
-        yield Finding(
-            "mpi-singletons",
-            Severity.ERROR,
-            f"{len(alone)} tasks each believe to be alone, on {facts.named(nodes)}",
-            place=facts.named(nodes),
-            why="the MPI in the container, or of the environment, is not that of the launcher",
-            fix="use torchrun in the container, or srun --mpi=pmix with the same MPI inside and outside",
-            confidence=Confidence.LIKELY,
-        )
+        yield finding("mpi-singletons", facts.named(nodes), tasks=len(alone))
 
 
 def unfinished(facts: Facts) -> Iterator[Finding]:
     """Agents that have started, and probes that hang: file systems and drivers that do not answer."""
     cut = [node for node in sorted(facts.nodes) if "end" not in facts.nodes[node]]
     if cut:
-        yield Finding(
-            "agent-lost",
-            Severity.ERROR,
-            f"the agent on {facts.named(cut)} started but did not end within {facts.launch.get('seconds', 0):g} s",
-            place=facts.named(cut),
-            why="it was killed, its output was cut off, or the host stopped answering",
-            fix="look at the host; --timeout waits longer",
-        )
+        yield finding("agent-lost", facts.named(cut), seconds=facts.launch.get("seconds", 0))
     hanging: dict[str, list[int]] = {}
     for node, parts in sorted(facts.nodes.items()):
         for name in (parts.get("end") or {}).get("unfinished", ()):
@@ -164,20 +125,14 @@ def unfinished(facts: Facts) -> Iterator[Finding]:
             "ranks": "the driver hangs: try nvidia-smi on the host, and report it",
             "names": "the name server does not answer: try getent hosts NAME on the host",
         }.get(name, "--timeout waits longer")
-        yield Finding(
+        yield finding(
             "probe-unfinished",
-            # Of a file system or a driver it is a fault; the others are late on a busy machine.
-            Severity.NOTE if name in ("network", "speed") else Severity.WARNING,
-            f"the probe {name!r} gave no answer on {facts.named(nodes)}",
-            place=facts.named(nodes),
+            facts.named(nodes),
+            name=name,
+            severity=Severity.NOTE if name in ("network", "speed") else Severity.WARNING,
             fix=fix,
         )
     for node, parts in sorted(facts.nodes.items()):
         for name, part in parts.items():
             if isinstance(part, dict) and "probe_error" in part:
-                yield Finding(
-                    "probe-failed",
-                    Severity.NOTE,
-                    f"the probe {name!r} failed on {facts.host(node)}: {part['probe_error']}",
-                    place=facts.host(node),
-                )
+                yield finding("probe-failed", facts.host(node), name=name, error=part["probe_error"])

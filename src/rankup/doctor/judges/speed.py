@@ -6,11 +6,8 @@ import statistics
 from collections.abc import Iterator
 
 from rankup.doctor.facts import Facts
-from rankup.findings.finding import Confidence, Finding, Severity
-
-_SLOW_LINK = 0.25  # of the median of all nodes
-_LOADED = 400e6  # bytes/s: more than this through Python says that the link is good, whatever others reach
-_SLOWDOWN = 1.6  # elapsed over processor time of a short loop
+from rankup.doctor.judges.findings import finding
+from rankup.findings.finding import Finding
 
 
 def links(facts: Facts) -> Iterator[Finding]:
@@ -22,20 +19,12 @@ def links(facts: Facts) -> Iterator[Finding]:
     }
     if not rates:
         return
+    limits = finding.limits["slow-link"]
     for node, rate in rates.items():
         others = [one for other, one in rates.items() if other != node]
         usual = statistics.median(others) if others else 0.0
-        if rate < _SLOW_LINK * usual and rate < _LOADED:
-            yield Finding(
-                "slow-link",
-                Severity.WARNING,
-                f"{facts.host(node)} sends {_rate(rate)}, the other nodes {_rate(usual)}",
-                place=facts.host(node),
-                why="in an all-reduce every rank waits for this link",
-                fix=f"exclude it (sbatch --exclude={facts.host(node)}) and report it: cable, switch port, "
-                "negotiated speed (ethtool), or another job's traffic",
-                confidence=Confidence.LIKELY,
-            )
+        if rate < limits["of_median"] * usual and rate < limits["enough"]:
+            yield finding("slow-link", facts.host(node), rate=_rate(rate), usual=_rate(usual))
 
 
 def stragglers(facts: Facts) -> Iterator[Finding]:
@@ -53,7 +42,7 @@ def stragglers(facts: Facts) -> Iterator[Finding]:
         return
     usual = statistics.median_low(slow.values())
     for (node, rank), slowdown in slow.items():
-        if slowdown < _SLOWDOWN:
+        if slowdown < finding.limits["straggler"]["slowdown"]:
             continue
         affinity: list[int] = next(
             (one["affinity"] for one in facts.ranks_of.get(node, ()) if int(one["rank"]) == rank), []
@@ -65,16 +54,7 @@ def stragglers(facts: Facts) -> Iterator[Finding]:
             by = "a process that this cluster hides"
         else:
             continue
-        yield Finding(
-            "straggler",
-            Severity.WARNING,
-            f"rank {rank} on {facts.host(node)} shares its cores with {by}: a loop took {slowdown:.1f} times "
-            f"as long as alone (most ranks: {usual:.1f})",
-            place=facts.host(node),
-            why="all ranks wait for the slowest in every step",
-            fix=f"end that process on {facts.host(node)}, or ask for whole nodes (--exclusive); see: top",
-            confidence=Confidence.LIKELY,
-        )
+        yield finding("straggler", facts.host(node), rank=rank, by=by, slowdown=slowdown, usual=usual)
 
 
 def _rate(rate: float) -> str:

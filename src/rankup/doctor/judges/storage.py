@@ -6,10 +6,9 @@ import statistics
 from collections.abc import Iterator
 
 from rankup.doctor.facts import Facts, Part
-from rankup.findings.finding import Confidence, Finding, Severity
+from rankup.doctor.judges.findings import finding
+from rankup.findings.finding import Finding, Severity
 
-_ROOM = 1024**3
-_SLOW = 20e6  # bytes per second of one file, written and synced
 _LOCAL = ("tmpfs", "ramfs", "overlay", "ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "devtmpfs", "squashfs")
 _FAILURES = {
     "EROFS": ("is read-only", "mount it read-write, or choose another directory: --dir"),
@@ -26,25 +25,17 @@ def judge(facts: Facts) -> Iterator[Finding]:
         return
     folder = next(iter(parts.values()))["folder"]
     if absent := [node for node, part in parts.items() if not part["exists"]]:
-        yield Finding(
-            "directory-missing",
-            Severity.ERROR,
-            f"{folder} does not exist on {facts.named(absent)}",
-            place=facts.named(absent),
-            why="the directory is not shared, or not mounted there",
-            fix="choose one that all nodes share: --dir",
-        )
+        yield finding("directory-missing", facts.named(absent), folder=folder)
     there = {node: part for node, part in parts.items() if part["exists"]}
     apart = _not_shared(facts, there)
     if apart:
         kinds = sorted({part["kind"] for node, part in there.items() if node in apart and part["kind"]})
-        yield Finding(
+        yield finding(
             "directory-not-shared",
-            Severity.ERROR,
-            f"{folder} on {facts.named(apart)} is another directory than on {facts.host(_head(there, apart))}",
-            place=facts.named(apart),
-            why=f"files of one node are not seen on others{f' (file system there: {kinds[0]})' if kinds else ''}",
-            fix="choose a directory that all nodes share: --dir (rankup run: --runs-root)",
+            facts.named(apart),
+            folder=folder,
+            other=facts.host(_head(there, apart)),
+            kinds=f" (file system there: {kinds[0]})" if kinds else "",
         )
     yield from _write_errors(facts, folder, there)
     yield from _slow_to_show(facts, folder, {n: part for n, part in there.items() if n not in apart})
@@ -84,13 +75,13 @@ def _write_errors(facts: Facts, folder: str, there: dict[int, Part]) -> Iterator
             by_error.setdefault(part["write_error"], []).append(node)
     for error, nodes in by_error.items():
         what, fix = _FAILURES.get(error, (f"cannot be written ({error})", "choose another directory: --dir"))
-        yield Finding(
+        yield finding(
             "directory-full" if error in ("ENOSPC", "EDQUOT") else "directory-not-writable",
+            facts.named(nodes),
             # A machine alone may run in another directory.
-            Severity.ERROR if len(facts.hosts) > 1 else Severity.WARNING,
-            f"{folder} {what} on {facts.named(nodes)}",
-            place=facts.named(nodes),
-            why="records, logs and snapshots cannot be written",
+            severity=Severity.ERROR if len(facts.hosts) > 1 else Severity.WARNING,
+            folder=folder,
+            what=what,
             fix=fix,
         )
 
@@ -109,41 +100,21 @@ def _slow_to_show(facts: Facts, folder: str, there: dict[int, Part]) -> Iterator
     ]
     if late:
         kind = next((there[node]["kind"] for node in late if there[node]["kind"]), "")
-        yield Finding(
-            "directory-slow",
-            Severity.NOTE,
-            f"new files in {folder} are not seen on {facts.named(late)} within some seconds",
-            place=facts.named(late),
-            why=f"{kind or 'the file system'} keeps directories in a cache, up to 60 s with NFS: a file that is not "
-            "seen does not mean that a rank is missing",
-            fix="wait longer for files, or let ranks talk by the network; rankup does both",
-        )
+        yield finding("directory-slow", facts.named(late), folder=folder, kind=kind or "the file system")
 
 
 def _room(facts: Facts, folder: str, there: dict[int, Part]) -> Iterator[Finding]:
     ok = {node: part for node, part in there.items() if not part.get("write_error")}
-    small = [node for node, part in ok.items() if 0 <= part.get("free", _ROOM) < _ROOM]
+    room = finding.limits["little-room"]["free"]
+    small = [node for node, part in ok.items() if 0 <= part.get("free", room) < room]
     if small:
         free = min(ok[node]["free"] for node in small)
-        yield Finding(
-            "little-room",
-            Severity.WARNING,
-            f"{folder} has {free / 1024**2:,.0f} MiB left",
-            place=facts.named(small),
-            why="a snapshot of a large model does not fit",
-            fix="remove files, or choose another directory: --dir",
-        )
+        yield finding("little-room", facts.named(small), folder=folder, free=free / 1024**2)
     rates = {node: part["write_rate"] for node, part in ok.items() if part.get("write_rate")}
-    slow = [node for node, rate in rates.items() if rate < _SLOW]
+    slow = [node for node, rate in rates.items() if rate < finding.limits["directory-slow-writes"]["rate"]]
     if slow:
         least = min(rates[node] for node in slow)
         usual = statistics.median(rates.values())
-        yield Finding(
-            "directory-slow-writes",
-            Severity.NOTE,
-            f"{facts.named(slow)} wrote to {folder} at {least / 1e6:.1f} MB/s (median of all: {usual / 1e6:.1f} MB/s)",
-            place=facts.named(slow),
-            why="snapshots will take long",
-            fix="choose a faster directory: --dir",
-            confidence=Confidence.LIKELY,
+        yield finding(
+            "directory-slow-writes", facts.named(slow), folder=folder, least=least / 1e6, usual=usual / 1e6
         )

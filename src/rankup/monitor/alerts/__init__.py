@@ -2,7 +2,7 @@
 
 | module | what |
 |---|---|
-| ``alert`` | ``Symptom``: what is seen now; ``Alert``: what has been seen for long enough, and what it has cost |
+| ``alert`` | ``Symptom``: what is seen now; ``Alert``: what has lasted, and its cost; limits in ``limits.toml`` |
 | ``names`` | ranks in words |
 | ``standstill`` | no step for long, and which rank the others wait for |
 | ``slow_ranks`` | loaders that are too slow, and stragglers: slow ranks, told from those that wait for them |

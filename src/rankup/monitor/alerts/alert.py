@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from rankup.findings.finding import Finding, Severity
+from rankup.findings.table import read_limits
+
+#: Alert → its limits.
+LIMITS = read_limits(Path(__file__).with_name("limits.toml"))
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankup.monitor.alerts.alert import Symptom
+from rankup.monitor.alerts.alert import LIMITS, Symptom
 from rankup.monitor.alerts.names import ranges, rank_names
-from rankup.monitor.alerts.slow_ranks import WAITS_FOR_DATA
 from rankup.monitor.alerts.standstill import is_still
 from rankup.monitor.rows import gpu_place, rates
 from rankup.monitor.series import NodePoint, NodeSeries, RankSeries, RunSeries
 
-IDLE = 5.0  # percent, the mean of a minute
-WINDOW, HOLD = 60.0, 60.0  # seconds: an evaluation or a snapshot may take as long
+_LIMITS = LIMITS["gpu-idle"]
 
 
 def idle_gpus(run: RunSeries, now: float) -> Iterator[Symptom]:
@@ -45,7 +43,7 @@ def idle_gpus(run: RunSeries, now: float) -> Iterator[Symptom]:
             "the steps are too small, run on the CPU, or the script does other work: see the column doing",
             ranks=tuple(sorted(one.rank for one in idle_ranks)),
             lost=len(idle_ranks),
-            hold=HOLD,
+            hold=_LIMITS["hold"],
         )
 
 
@@ -63,16 +61,20 @@ def _unused(node: NodeSeries, places: list[int], *, told: bool, now: float) -> S
         if told
         else "does the program use the GPU? `rankup logs` shows what it prints",
         lost=len(places),
-        hold=HOLD,
+        hold=_LIMITS["hold"],
     )
 
 
 def _idle(node: NodeSeries, now: float) -> list[int]:
-    points = node.series.window(now - WINDOW, now)
-    if len(points) < 3 or points[-1].time - points[0].time < WINDOW / 2:
+    points = node.series.window(now - _LIMITS["window"], now)
+    if len(points) < 3 or points[-1].time - points[0].time < _LIMITS["window"] / 2:
         return []
     count = min(len(point.gpus) for point in points)
-    return [place for place in range(count) if (mean := _mean(points, place)) is not None and mean < IDLE]
+    return [
+        place
+        for place in range(count)
+        if (mean := _mean(points, place)) is not None and mean < _LIMITS["percent"]
+    ]
 
 
 def _mean(points: list[NodePoint], place: int) -> float | None:
@@ -81,4 +83,4 @@ def _mean(points: list[NodePoint], place: int) -> float | None:
 
 
 def _waits_for_data(one: RankSeries, now: float) -> bool:
-    return (rates(one.series, now, WINDOW).data_share or 0.0) > WAITS_FOR_DATA
+    return (rates(one.series, now, _LIMITS["window"]).data_share or 0.0) > LIMITS["loader-bound"]["of_a_step"]

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankup.core.units import duration
-from rankup.monitor.alerts.alert import Symptom
+from rankup.monitor.alerts.alert import LIMITS, Symptom
 from rankup.monitor.rows import gpu_place
 from rankup.monitor.series import NodeSeries, RunSeries
 
-# torch keeps what it has once had, so that a GPU that is 90 % full is healthy.
-GPU_FULL, NODE_FULL = 0.97, 0.93
-DISK_LEAST = 1 << 30  # bytes
-SOON, SLOPE_WINDOW, SLOPE_LEAST = 3600.0, 600.0, 180.0  # seconds
-SLOPE_FALL = 0.002  # of the disk, within the window: less is other users' noise
+_MEMORY, _DISK = LIMITS["memory-near-limit"], LIMITS["disk-full-soon"]
 _GIB = 1 << 30
 
 
@@ -27,7 +23,7 @@ def memory_near_limit(run: RunSeries, now: float) -> Iterator[Symptom]:
         if last is None or now - last.time > 60:
             continue
         for place, gpu in enumerate(last.gpus):
-            if gpu.memory is None or not gpu.memory_total or gpu.memory < GPU_FULL * gpu.memory_total:
+            if gpu.memory is None or not gpu.memory_total or gpu.memory < _MEMORY["gpu"] * gpu.memory_total:
                 continue
             rank = users.get((node.host, place))
             of = f" (rank {rank})" if rank is not None else ""
@@ -41,7 +37,7 @@ def memory_near_limit(run: RunSeries, now: float) -> Iterator[Symptom]:
         used, limit, whose = last.memory, last.memory_total, "the node has"
         if last.job_memory is not None and last.job_memory_limit:
             used, limit, whose = last.job_memory, last.job_memory_limit, "the job has (its limit there)"
-        if used is not None and limit and used >= NODE_FULL * limit:
+        if used is not None and limit and used >= _MEMORY["node"] * limit:
             yield Symptom(
                 "memory-near-limit",
                 node.host,
@@ -60,9 +56,9 @@ def disk_full_soon(run: RunSeries, now: float) -> Iterator[Symptom]:
         if last is None or last.disk_free is None or not last.disk_total or now - last.time > 60:
             continue
         left = _seconds_left(node, now)
-        if last.disk_free < DISK_LEAST:
+        if last.disk_free < _DISK["least"]:
             message = f"the disk of the run directory has {last.disk_free / _GIB:.2f} GiB left"
-        elif left is not None and left < SOON:
+        elif left is not None and left < _DISK["soon"]:
             message = (
                 f"the disk of the run directory is full in {duration(left)} if it goes on like this: "
                 f"{last.disk_free / _GIB:.1f} GiB left"
@@ -81,8 +77,8 @@ def disk_full_soon(run: RunSeries, now: float) -> Iterator[Symptom]:
 
 def _seconds_left(node: NodeSeries, now: float) -> float | None:
     """Until the disk is full, at the pace of the last minutes; None if it does not fill."""
-    points = [one for one in node.series.window(now - SLOPE_WINDOW, now) if one.disk_free is not None]
-    if len(points) < 3 or points[-1].time - points[0].time < SLOPE_LEAST:
+    points = [one for one in node.series.window(now - _DISK["window"], now) if one.disk_free is not None]
+    if len(points) < 3 or points[-1].time - points[0].time < _DISK["window_least"]:
         return None
     first, last = points[0], points[-1]
     assert first.disk_free is not None and last.disk_free is not None
@@ -91,7 +87,7 @@ def _seconds_left(node: NodeSeries, now: float) -> float | None:
     middle = points[len(points) // 2]
     assert middle.disk_free is not None
     halves = (first.disk_free - middle.disk_free, middle.disk_free - last.disk_free)
-    if fallen < SLOPE_FALL * (last.disk_total or 0.0) or min(halves) < fallen / 5:
+    if fallen < _DISK["fall"] * (last.disk_total or 0.0) or min(halves) < fallen / 5:
         return None
     return last.disk_free * (last.time - first.time) / fallen
 

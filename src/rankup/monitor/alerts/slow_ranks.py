@@ -9,17 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median_low
 
-from rankup.monitor.alerts.alert import Symptom
+from rankup.monitor.alerts.alert import LIMITS, Symptom
 from rankup.monitor.alerts.names import rank_names
 from rankup.monitor.alerts.standstill import is_still
 from rankup.monitor.rows import Rates, rates
 from rankup.monitor.series import RankSeries, RunSeries
 
-WINDOW, HOLD = 30.0, 60.0  # seconds
-WAITS_FOR_DATA = 0.2  # of a step
-# A straggler takes so many times as long as the others, and so much of the step more.
-SLOWER, OF_A_STEP = 1.25, 0.1
-STEPS = 3  # in the window, at least
+_LOADER, _STRAGGLER = LIMITS["loader-bound"], LIMITS["straggler"]
 # Only there does each step of each rank have the same work before one reduction.
 STRATEGIES = ("ddp", "dp")
 
@@ -28,7 +24,7 @@ Measured = list[tuple[RankSeries, Rates]]
 
 def loader_bound(run: RunSeries, now: float) -> Iterator[Symptom]:
     measured = _measured(run, now)
-    slow = [(one, found) for one, found in measured if (found.data_share or 0.0) > WAITS_FOR_DATA]
+    slow = [(one, found) for one, found in measured if (found.data_share or 0.0) > _LOADER["of_a_step"]]
     if not slow:
         return
     share = max(found.data_share or 0.0 for _, found in slow)
@@ -44,7 +40,7 @@ def loader_bound(run: RunSeries, now: float) -> Iterator[Symptom]:
         "more or faster loading: num_workers up to the cores of a rank, data nearer to the node, less decoding",
         ranks=tuple(one.rank for one, _ in slow),
         lost=share * len(measured),
-        hold=HOLD,
+        hold=_LOADER["hold"],
     )
 
 
@@ -63,7 +59,7 @@ def stragglers(run: RunSeries, now: float) -> Iterator[Symptom]:
     slow = [
         (one, seconds, step)
         for one, seconds, step in own
-        if seconds > SLOWER * usual and seconds - usual > OF_A_STEP * step
+        if seconds > _STRAGGLER["slower"] * usual and seconds - usual > _STRAGGLER["of_a_step"] * step
     ]
     if not slow:
         return
@@ -82,7 +78,7 @@ def stragglers(run: RunSeries, now: float) -> Iterator[Symptom]:
         "exclude the node if it stays",
         ranks=tuple(one.rank for one in ranks),
         lost=(len(own) - len(slow)) * (worst - usual) / step,
-        hold=HOLD,
+        hold=_STRAGGLER["hold"],
     )
 
 
@@ -90,8 +86,8 @@ def _measured(run: RunSeries, now: float) -> Measured:
     """The ranks that have finished enough steps lately."""
     if is_still(run, now):
         return []
-    found = [(one, rates(one.series, now, WINDOW)) for one in run.current_ranks(now)]
-    return [(one, each) for one, each in found if each.steps >= STEPS]
+    found = [(one, rates(one.series, now, _LOADER["window"])) for one in run.current_ranks(now)]
+    return [(one, each) for one, each in found if each.steps >= _LOADER["steps"]]
 
 
 def _ms(seconds: float) -> str:

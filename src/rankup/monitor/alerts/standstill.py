@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rankup.core.units import duration
-from rankup.monitor.alerts.alert import Symptom
+from rankup.monitor.alerts.alert import LIMITS, Symptom
 from rankup.monitor.alerts.names import rank_names
 from rankup.monitor.rows import last_progress, rates
 from rankup.monitor.series import RankPoint, RankSeries, RunSeries
 
-LONGER_THAN = 120.0  # seconds without a step, and at least so many times the time of one:
-STEPS = 20
-FIRST_STEP, AFTER_EPOCH = 900.0, 1800.0  # seconds: compilers, evaluations and snapshots may take their time
-SILENT = 30.0  # seconds without a record: they come every second, after an hour every 10
+_LIMITS = LIMITS["no-step"]
 _STACKS = "press p in `rankup top` for the stacks of all ranks (py-spy)"
 
 
@@ -46,16 +43,18 @@ def is_still(run: RunSeries, now: float) -> bool:
 
 def _patience(working: Sequence[tuple[RankSeries, RankPoint]], now: float) -> float:
     if all(last.steps == 0 for _, last in working):
-        return FIRST_STEP
+        return _LIMITS["first_step"]
     if all(last.phase == "after-epoch" for _, last in working):
-        return AFTER_EPOCH
+        return _LIMITS["after_epoch"]
     found = [rates(one.series, now - 60).step_s for one, _ in working]
-    return max(LONGER_THAN, STEPS * max((one for one in found if one is not None), default=0.0))
+    return max(
+        _LIMITS["longer_than"], _LIMITS["steps"] * max((one for one in found if one is not None), default=0.0)
+    )
 
 
 def _cause(working: Sequence[tuple[RankSeries, RankPoint]], now: float) -> tuple[tuple[int, ...], str, str]:
     """(the ranks that the others wait for, what they do, what to do)."""
-    silent = [(one, last) for one, last in working if now - last.time > SILENT]
+    silent = [(one, last) for one, last in working if now - last.time > _LIMITS["silent"]]
     if len(silent) == len(working):
         newest = max(last.time for _, last in working)
         ago = duration(now - newest)
