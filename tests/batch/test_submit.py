@@ -17,7 +17,7 @@ from rankup.batch.store import all_runs, find, load
 from rankup.batch.submit import submit
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
-from rankup.resolve.resolve import resolve
+from rankup.resolve.precedence import resolve
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rankup.resolve.resolve import resolve
+from rankup.resolve.precedence import resolve
 from rankup.script.render import render
 from rankup.sites.lookup import find_site
 

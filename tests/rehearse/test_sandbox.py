@@ -13,7 +13,7 @@ import pytest
 
 from rankup.errors import RankupError
 from rankup.rehearse import sandbox
-from rankup.rehearse.layout import leads_to
+from rankup.rehearse.mounts import leads_to
 from rehearse.scripts import codes, rehearsed
 
 pytestmark = pytest.mark.skipif(bool(sandbox.available()), reason="no user namespaces here")

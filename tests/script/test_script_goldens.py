@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from goldens.jobs import CASES, COMMAND, RUN, script
-from rankup.resolve.resolve import resolve
+from rankup.resolve.precedence import resolve
 from rankup.script.render import render
 
 GOLDENS = Path(__file__).parent.parent / "goldens" / "scripts"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankup.resolve.resolve import check_defaults
+from rankup.resolve.precedence import check_defaults
 from rankup.sites.discovery import (
     ClusterFacts,
     Queue,

@@ -6,7 +6,7 @@ import pytest
 
 from asking import ask
 from rankup.errors import RankupError
-from rankup.resolve.resolve import check_defaults
+from rankup.resolve.precedence import check_defaults
 from rankup.sites.lookup import BUILT_IN, choose_site, find_site, list_sites, load_site, places
 
 NAMES = {path.stem for path in BUILT_IN.glob("*.toml")}

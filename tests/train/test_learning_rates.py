@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from rankup.train.learning_rate import describe_rate, learning_rate, warmup_for
 from rankup.train.optimizers import optimizer_for
 from rankup.train.options import TrainOptions
-from rankup.train.rates import describe_rate, learning_rate, warmup_for
 
 
 def asked(**options) -> TrainOptions:

@@ -14,7 +14,7 @@ from typing import IO, Any
 from rankup.core import shell
 from rankup.core.files import make_folder, write_atomic
 from rankup.errors import RankupError
-from rankup.resolve.resolve import resolve
+from rankup.resolve.precedence import resolve
 from rankup.resolve.resolved import Resolved
 from rankup.run.interrupts import Interrupts
 from rankup.script.env_build import FACTS, Environment, render

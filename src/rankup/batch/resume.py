@@ -14,7 +14,7 @@ from rankup.batch.store import SubmittedRun
 from rankup.batch.submit import SubmitUnclear, check_folder, disown, hand_over, write_files
 from rankup.core.files import writing_to
 from rankup.errors import RankupError
-from rankup.resolve.resolve import resolve
+from rankup.resolve.precedence import resolve
 from rankup.run.markers import RESET_MARKERS, read_markers
 from rankup.schedulers.base import JobState, scheduler_named
 

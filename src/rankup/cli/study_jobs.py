@@ -12,7 +12,7 @@ from rankup.cli.target_parser import training_asked
 from rankup.core.nearest import nearest
 from rankup.errors import RankupError
 from rankup.resolve.here import resolve_here
-from rankup.resolve.resolve import resolve
+from rankup.resolve.precedence import resolve
 from rankup.resolve.resolved import Resolved
 from rankup.run.separate_models import COUNT_STEPS
 from rankup.scale.journal import StudyPlan

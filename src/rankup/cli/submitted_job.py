@@ -12,7 +12,7 @@ from rankup.cli.job_options import flags_from
 from rankup.core.columns import aligned
 from rankup.core.units import clock, size
 from rankup.findings.finding import Finding
-from rankup.resolve.resolve import resolve
+from rankup.resolve.precedence import resolve
 from rankup.resolve.resolved import Resolved
 from rankup.spec.job_values import DURATIONS
 from rankup.spec.jobspec import JobSpec

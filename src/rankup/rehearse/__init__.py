@@ -17,7 +17,7 @@
 | ``stand_ins`` | the commands of a cluster |
 | ``copying`` | a copy of the job's folder |
 | ``system_calls`` | system calls that Python does not have |
-| ``layout`` | the file system that a sandbox shows |
+| ``mounts`` | what a sandbox mounts: the file system that it shows |
 | ``supervision`` | starts a command, and ends it with all that it has started |
 | ``sandbox`` | runs a command where it can change nothing |
 | ``rehearse`` | script and allocation → ``Rehearsal`` |

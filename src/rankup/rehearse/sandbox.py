@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rankup.rehearse.layout import MOST_BYTES, Layout, set_read_only
+from rankup.rehearse.mounts import MOST_BYTES, Mounts, set_read_only
 from rankup.rehearse.supervision import watch
 from rankup.rehearse.system_calls import (
     BIND,
@@ -65,8 +65,8 @@ def main(plan_file: str) -> int:
     _map_ids(uid, gid)
     libc.mount("none", "/", None, REC | PRIVATE)
     root = Path(plan["scratch"], "root")
-    layout = Layout(libc, root, Path(plan["scratch"]), plan)
-    layout.build()
+    mounts = Mounts(libc, root, Path(plan["scratch"]), plan)
+    mounts.build()
     child = os.fork()
     if child:
         for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -75,7 +75,7 @@ def main(plan_file: str) -> int:
         return 0 if status == 0 else 1
     try:
         libc.call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
-        _process_one(libc, layout, plan, uid)
+        _process_one(libc, mounts, plan, uid)
     except BaseException as error:
         Path(plan["scratch"], "sandbox-error").write_text(f"{type(error).__name__}: {error}")
         os._exit(1)
@@ -95,25 +95,25 @@ def _map_ids(uid: int, gid: int) -> None:
             path.write_text(f"{number} {number} 1")
 
 
-def _process_one(libc: Libc, layout: Layout, plan: dict[str, Any], uid: int) -> None:
+def _process_one(libc: Libc, mounts: Mounts, plan: dict[str, Any], uid: int) -> None:
     scratch = Path(plan["scratch"])
     _network(plan["hosts"].values())
     libc.call("sethostname", plan["host"], len(plan["host"]))
     try:
-        libc.mount("proc", layout.root / "proc", "proc", NOSUID | NODEV)
+        libc.mount("proc", mounts.root / "proc", "proc", NOSUID | NODEV)
         with contextlib.suppress(OSError):  # a limit of this namespace alone, from Linux 6.14 on
             if _pid_max_is_ours():
-                (layout.root / "proc/sys/kernel/pid_max").write_text(
+                (mounts.root / "proc/sys/kernel/pid_max").write_text(
                     str(max(_LEAST_PID_MAX, 2 * plan["most_processes"]))
                 )
         for name in ("sys", "sysrq-trigger"):
             with contextlib.suppress(OSError):
-                libc.mount(str(layout.root / "proc" / name), layout.root / "proc" / name, None, BIND | REC)
-                set_read_only(libc, layout.root / "proc" / name)
+                libc.mount(str(mounts.root / "proc" / name), mounts.root / "proc" / name, None, BIND | REC)
+                set_read_only(libc, mounts.root / "proc" / name)
     except OSError:
-        libc.mount("/proc", layout.root / "proc", None, BIND | REC)
+        libc.mount("/proc", mounts.root / "proc", None, BIND | REC)
     outside = os.open("/", os.O_RDONLY)
-    os.chroot(layout.root)
+    os.chroot(mounts.root)
     os.chdir("/")
     os.umask(plan.get("umask", 0o022))
     if not plan["writable"]:
@@ -122,13 +122,13 @@ def _process_one(libc: Libc, layout: Layout, plan: dict[str, Any], uid: int) -> 
     with contextlib.suppress(ValueError, OSError):  # counted in this namespace alone, from Linux 5.14 on
         resource.setrlimit(resource.RLIMIT_NPROC, (2 * plan["most_processes"],) * 2)
     result = {
-        "overlaid": layout.overlaid,
-        "left_out": layout.left_out,
+        "overlaid": mounts.overlaid,
+        "left_out": mounts.left_out,
         **watch(plan, lambda: _keep_capability(libc) if uid else None),
     }
     os.fchdir(outside)
     os.chroot(".")
-    result["changed"] = layout.changed()
+    result["changed"] = mounts.changed()
     (scratch / "result.json").write_text(json.dumps(result))
 
 

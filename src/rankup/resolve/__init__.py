@@ -2,9 +2,9 @@
 
 | module | what |
 |---|---|
-| ``resolve`` | ``resolve``: the first source that sets a value decides |
+| ``precedence`` | ``resolve``: of flags, job.toml, site and defaults the first that sets a value decides |
 | ``here`` | the same for ``rankup run``, ``train``, ``verify`` and ``scale``, on this machine |
-| ``layers`` | values and their origins: a later layer replaces the values of an earlier one; derived values |
+| ``origins`` | values with their origins, and the values that are derived from others |
 | ``resolved`` | ``Resolved``: the job, its site, and the origin of each value |
 | ``job_toml`` | ``job.toml``: a job as a file, read and written |
 | ``checks`` | all that is wrong with a job, at once |

@@ -12,7 +12,7 @@ from rankup.core.resume_with import CHOICES
 from rankup.core.resume_with import VARIABLE as RESUME_WITH
 from rankup.findings.engine import FactMissing, Source
 from rankup.findings.finding import Finding, Severity
-from rankup.resolve.layers import Layer, fill_defaults
+from rankup.resolve.origins import Layer, fill_defaults
 from rankup.resolve.resolved import FLAG, Resolved
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec

@@ -20,7 +20,7 @@ from rankup.findings.error import raise_errors
 from rankup.findings.finding import Finding, Severity
 from rankup.resolve.checks import VARIABLES, checked_job
 from rankup.resolve.job_toml import check_job_file, job_file
-from rankup.resolve.layers import OUR_DEFAULTS, Layer, file_layer, layer
+from rankup.resolve.origins import OUR_DEFAULTS, Layer, file_layer, layer
 from rankup.resolve.resolved import FLAG, Resolved
 from rankup.sites.site import Site
 from rankup.world.devices import count_gpus

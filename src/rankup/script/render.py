@@ -134,7 +134,7 @@ def _functions(spec: JobSpec, site: Site, run_dir: Path | None) -> list[list[str
         part("watch.sh"),
         [*part("lost_nodes.sh"), *agents.part("is_lost.sh")] if _may_lose_nodes(spec, site) else [],
         part("failure.sh"),
-        part("ending.sh"),
+        part("end_or_requeue.sh"),
     ]
 
 

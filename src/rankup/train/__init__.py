@@ -7,7 +7,7 @@
 | ``options`` | the options of ``rankup train``, as every rank gets them |
 | ``parallel`` | the strategy for a workload |
 | ``optimizers`` | the optimizers that ``--optimizer`` names |
-| ``rates`` | the learning rate for the global batch, and its warm-up |
+| ``learning_rate`` | the learning rate for the global batch, and its warm-up |
 | ``metrics`` | loss and accuracy over many batches |
 | ``early_stop`` | ends the training at a target accuracy |
 | ``report`` | a line per epoch and a summary, printed by rank 0 |

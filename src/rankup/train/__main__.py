@@ -17,10 +17,10 @@ from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.device import deterministic_kernels
 from rankup.runtime.init import init
 from rankup.train.breakdown import breakdown
+from rankup.train.learning_rate import describe_rate
 from rankup.train.loop import train
 from rankup.train.options import TrainOptions
 from rankup.train.parallel import strategy_for
-from rankup.train.rates import describe_rate
 from rankup.train.report import TrainingReport
 from rankup.train.workload import defaults_of, make_workload
 

@@ -8,10 +8,10 @@ from torch.optim.lr_scheduler import StepLR
 
 from rankup.runtime.api import Run
 from rankup.train.early_stop import EarlyStop
+from rankup.train.learning_rate import warmup_for
 from rankup.train.metrics import EvaluationResult, measure
 from rankup.train.optimizers import optimizer_for
 from rankup.train.options import TrainOptions
-from rankup.train.rates import warmup_for
 from rankup.train.report import TrainingReport
 from rankup.train.workload import Data, Workload, ready_data
 

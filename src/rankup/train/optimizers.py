@@ -9,8 +9,8 @@ from torch import nn
 from torch.optim import SGD, Adadelta, Adam, Optimizer
 
 from rankup.errors import RankupError
+from rankup.train.learning_rate import learning_rate
 from rankup.train.options import TrainOptions
-from rankup.train.rates import learning_rate
 
 
 def optimizer_for(options: TrainOptions) -> Callable[[list[nn.Parameter]], Optimizer]:

@@ -22,7 +22,7 @@ from rankup.findings.engine import fails
 from rankup.findings.error import findings_of
 from rankup.findings.finding import Finding, Severity
 from rankup.resolve.advice import advise
-from rankup.resolve.resolve import resolve
+from rankup.resolve.precedence import resolve
 from rankup.sites.lookup import find_site
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)

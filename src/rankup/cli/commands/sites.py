@@ -14,7 +14,7 @@ from rankup.cli.output.table import print_table
 from rankup.cli.site_survey import survey
 from rankup.core.files import make_folder, write_atomic
 from rankup.errors import RankupError
-from rankup.resolve.resolve import check_defaults
+from rankup.resolve.precedence import check_defaults
 from rankup.sites.lookup import PROJECT, find_site, lineage, list_sites, load_site, places, site_file
 
 app = typer.Typer(

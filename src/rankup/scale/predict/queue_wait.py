@@ -13,7 +13,7 @@ from rankup.core import shell
 from rankup.core.units import duration
 from rankup.errors import RankupError
 from rankup.findings.error import findings_of
-from rankup.resolve.resolve import resolve
+from rankup.resolve.precedence import resolve
 from rankup.scale.predict.points import Size
 from rankup.schedulers.base import scheduler_named
 from rankup.sites.lookup import choose_site

@@ -18,7 +18,7 @@ from rankup.findings.finding import Finding
 from rankup.resolve.advice import ADVICE
 from rankup.resolve.checks import VARIABLES, checked_job
 from rankup.resolve.job_toml import check_job_file, job_file
-from rankup.resolve.layers import OUR_DEFAULTS, Layer, file_layer, layer
+from rankup.resolve.origins import OUR_DEFAULTS, Layer, file_layer, layer
 from rankup.resolve.program import PROGRAM
 from rankup.resolve.resolved import FLAG, Resolved
 from rankup.resolve.site_limits import SITE_LIMITS

@@ -31,7 +31,7 @@ _NOT_COPIED = ("proc", "sys", "dev", "run")
 MOST_BYTES = 1 << 30  # that a script may write, all in memory
 
 
-class Layout:
+class Mounts:
     """The sandbox's root: directories of this machine as overlays; what is written lies in memory."""
 
     def __init__(self, libc: Libc, root: Path, scratch: Path, plan: dict[str, Any]) -> None:

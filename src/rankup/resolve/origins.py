@@ -1,4 +1,4 @@
-"""Values and their origins in layers, the later over the earlier; and the values that follow from others."""
+"""Values with their origins, of one source each; and the values that follow from others."""
 
 from __future__ import annotations
 
