@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rankup.batch.labels import split_label
+from rankup.batch.follow import split_label
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ import shlex
 import pytest
 
 from rankup.cli.app import COMMANDS, CONTEXT_SETTINGS, load_command, main
-from rankup.cli.examples import EXAMPLES
-from rankup.cli.output.help import help_page, option_groups
+from rankup.cli.output.help import EXAMPLES, help_page, option_groups
 
 NAMES = [name for group in COMMANDS.values() for name in group]
 
@@ -29,7 +28,7 @@ def test_every_command_has_examples_and_every_example_has_a_command():
     assert sorted(EXAMPLES) == sorted(path for path, _, _ in pages())
 
 
-@pytest.mark.parametrize("line", [line for examples in EXAMPLES.values() for line, _ in examples])
+@pytest.mark.parametrize("line", [line for examples in EXAMPLES.values() for line in examples])
 def test_an_example_is_a_command_line_that_is_taken(line):
     words = shlex.split(line.partition(" > ")[0])
     name, *args = words[words.index("rankup") + 1 :]
@@ -44,7 +43,7 @@ def test_an_example_is_a_command_line_that_is_taken(line):
 def test_a_page_keeps_to_the_width_and_says_all_options(width):
     for path, command, context in pages():
         text = help_page(command, context, width=width, plain=True)
-        examples = {line for line, _ in EXAMPLES[path]}
+        examples = {*EXAMPLES[path]}
         long = [line for line in text.splitlines() if len(line) > width and line.strip() not in examples]
         assert not long, path
         assert text.startswith(f"Usage: rankup {path}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankup.doctor.probes.nccl_log import read_nccl_log
+from rankup.doctor.probes.compute import read_nccl_log
 
 SOCKETS = """\
 node1:101:101 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>

@@ -124,6 +124,6 @@ def test_pbs_is_not_asked_where_its_hosts_do_not_decide():
 
 
 def test_the_code_is_one_that_ignore_takes():
-    from rankup.cli.ignore_option import ignored_codes
+    from rankup.cli.submitted_job import ignored_codes
 
     assert ignored_codes([CODE]) == (CODE,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -9,7 +10,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from rankup.batch.labels import split_label
 from rankup.batch.queue import query_status
 from rankup.batch.status import RunStatus
 from rankup.batch.store import SubmittedRun
@@ -25,6 +25,11 @@ ASK_FIRST_S, ASK_LATER_S, ASK_SLOWER = 5.0, 30.0, 1.2
 ASK_CANCELLED_S, CANCELLED_FOR_S = 1.0, 60.0
 # How long the last files of a job may take over a network file system after the scheduler calls it ended.
 SETTLE_S, LAST_LINES_S = 12.0, 1.0
+
+# The label that launchers put before the lines of a rank.
+_OURS = re.compile(r"\[rank (\d+)\] ?")
+# srun's own label counts only under srun: any program may print "3: ".
+_SRUN = re.compile(r" *(\d+): ?")
 
 
 class JobLog:
@@ -159,3 +164,12 @@ def describe(standing: RunStatus) -> str:
     else:
         text = f"job {standing.id} {'is done' if standing.state is JobState.DONE else standing.state.value}"
     return f"{text}: {standing.reason}" if standing.reason else text
+
+
+def split_label(line: str, launcher: str) -> tuple[int | None, str]:
+    """(rank, the line without its label); (None, the line) if it has no label."""
+    for pattern in (_OURS, _SRUN) if launcher == "srun" else (_OURS,):
+        found = pattern.match(line)
+        if found:
+            return int(found[1]), line[found.end() :]
+    return None, line

@@ -4,14 +4,12 @@
 |---|---|
 | ``app`` | the table of commands, the dispatcher, exit codes |
 | ``commands`` | one file per command |
-| ``output`` | what is printed: errors, pages of help, tables, lines of ranks, progress |
+| ``output`` | what is printed: errors, pages of help (with ``examples.toml``), tables, lines of ranks, progress |
 | ``usage_errors`` | click's errors in our form |
-| ``examples`` | the examples on the pages of help |
 | ``completion`` | completion scripts for shells |
-| ``options`` | options of several commands |
-| ``shared_options`` | options made from tables, added to a command by a decorator |
+| ``options`` | options of several commands, and what adds options from tables |
 | ``job_options`` | the options of a job, from the fields of JobSpec |
-| ``submitted_job`` | the job that submit and render resolve |
+| ``submitted_job`` | the job that submit and render resolve; ``--ignore``, ``--interactive`` |
 | ``training_options`` | the options of a training, for train and scale |
 | ``workload_job`` | from these options to a job that trains a workload |
 | ``target_parser`` | a script or a workload with its own options inside another command |
@@ -20,8 +18,6 @@
 | ``run_argument`` | how a run is named on the command line, printed and followed |
 | ``run_watch`` | a run that is watched: its records, its alerts, its state |
 | ``stacks`` | the stacks of its ranks |
-| ``ignore_option`` | ``--ignore`` of findings |
-| ``interactive`` | ``rankup submit --interactive`` |
 | ``env_build`` | the building of ``rankup env create`` |
 | ``study_plan`` | the plan of a study, from options and a study.toml |
 | ``study_jobs`` | the job of each run of a study |

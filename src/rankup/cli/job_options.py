@@ -21,8 +21,7 @@ from typing import Any, get_origin
 
 import typer
 
-from rankup.cli.options import resume_variables
-from rankup.cli.shared_options import Command, parameter, taking
+from rankup.cli.options import Command, parameter, resume_variables, taking
 from rankup.spec.flag import TIME_LIMIT, WHAT, Flag
 from rankup.spec.job_values import COUNTS
 from rankup.spec.jobspec import JobSpec

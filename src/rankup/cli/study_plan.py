@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from rankup.cli.job_options import flags_from
-from rankup.cli.shared_options import given
+from rankup.cli.options import given
 from rankup.cli.study_jobs import check_keys, check_processes, fair_threads, is_workload
 from rankup.cli.training_options import training_from, training_from_table
 from rankup.cli.workload_job import require_torch

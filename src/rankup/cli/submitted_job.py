@@ -1,4 +1,4 @@
-"""The job that a command line of ``rankup submit`` or ``rankup render`` asks for, and where its values came from."""
+"""What ``rankup submit`` and ``rankup render`` share: the job that a command line asks for, and ``--ignore``."""
 
 from __future__ import annotations
 
@@ -6,16 +6,40 @@ import os
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NoReturn
+
+import typer
 
 from rankup.cli.job_options import flags_from
 from rankup.core.columns import aligned
+from rankup.core.registry import target_of
 from rankup.core.units import clock, size
+from rankup.errors import RankupError
 from rankup.findings.finding import Finding
+from rankup.resolve.advice import ADVICE
 from rankup.resolve.precedence import resolve
 from rankup.resolve.resolved import Resolved
+from rankup.schedulers.base import scheduler_named
+from rankup.schedulers.queue_limits import CODE
 from rankup.spec.job_values import DURATIONS
 from rankup.spec.jobspec import JobSpec
+
+IgnoreOption = Annotated[
+    list[str] | None,
+    typer.Option("--ignore", metavar="CODE", help="leave out findings with this code; may be repeated"),
+]
+
+
+def ignored_codes(codes: list[str] | None) -> tuple[str, ...]:
+    """The codes of ``--ignore``. Raises ``RankupError`` for one that no finding about a job or its program has."""
+    for code in codes or ():
+        if code.upper().startswith("RK"):
+            from rankup.check.selection import check_codes
+
+            check_codes([code], where="--ignore")
+        else:
+            target_of("finding", code, dict.fromkeys([*ADVICE, CODE], ""))
+    return tuple(codes or ())
 
 
 def job_from(
@@ -43,6 +67,23 @@ def found_in_program(job: Resolved, ignore: Collection[str] = ()) -> list[Findin
     selection = replace(kept, ignore=(*kept.ignore, *ignore))
     start = Start(spec.launcher, spec.nodes, spec.nproc_per_node, spec.gpus_per_node, spec.cpus_per_task)
     return check_program(path, start, selection, job.site)
+
+
+def become_a_shell(job: Resolved) -> NoReturn:
+    """Replace this process by the scheduler's client, which opens a shell on the job's resources.
+
+    There is no run directory and no script.
+    """
+    scheduler = scheduler_named(job.site.scheduler)
+    command = scheduler.interactive_command(job.spec, job.site)
+    try:
+        os.execvpe(command[0], command, scheduler.clean(os.environ))
+    except OSError as error:
+        raise RankupError(
+            "scheduler-missing",
+            f"cannot start {command[0]}: {error.strerror}",
+            hint=f"{command[0]} is a command of the scheduler: run this on a login node of the cluster",
+        ) from error
 
 
 def explain(job: Resolved) -> str:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import typer
 
-from rankup.cli.shared_options import given
+from rankup.cli.options import given
 from rankup.cli.training_options import training_from
 from rankup.cli.workload_job import training_of, workload_job
 from rankup.core.registry import load

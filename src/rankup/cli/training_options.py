@@ -14,7 +14,7 @@ from typing import Any, get_args, get_type_hints
 import typer
 
 from rankup.cli.job_options import some_job_options
-from rankup.cli.shared_options import given, parameter, taking
+from rankup.cli.options import given, parameter, taking
 from rankup.core.nearest import did_you_mean
 from rankup.errors import RankupError
 from rankup.strategies import STRATEGIES

@@ -6,11 +6,11 @@ Some versions of typer bring a click of their own, so errors are told apart by t
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from typing import Any
 
 import typer
 
+from rankup.core.nearest import nearest
 from rankup.errors import RankupError
 
 # The base class of all of them, in whichever click typer uses.
@@ -59,8 +59,8 @@ def usage_error(error: Any, command_path: str) -> RankupError:
 
 def did_you_mean(name: str, names: list[str]) -> str:
     """``; did you mean '--nodes'?``, or nothing if no name is near."""
-    close = get_close_matches(name, names, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    close = nearest(name, names)
+    return f"; did you mean {close}?" if close else ""
 
 
 def _called(param: Any) -> str:

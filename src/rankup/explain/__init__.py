@@ -12,7 +12,6 @@
 | ``signatures`` | what known failures look like: tables, one for each origin |
 | ``events`` | what happened, as data |
 | ``log_reader`` | one pass over a log |
-| ``gather`` | from files to facts |
 | ``choose`` | which event is the cause |
 | ``verdict`` | the cause in words |
 | ``judge`` | from facts to the answer |

@@ -1,15 +1,17 @@
-"""From the paths of logs to an explanation."""
+"""From the paths of logs to an explanation: one pass over each file, with memory for what was found only."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
 from rankup.errors import RankupError
 from rankup.explain.cascade import survived_lines
+from rankup.explain.events import Facts
 from rankup.explain.explanation import Explanation
-from rankup.explain.gather import gather
 from rankup.explain.judge import explain
+from rankup.explain.log_reader import LogReader
 from rankup.explain.reading import LogFile
 from rankup.explain.run_directory import RunFacts
 
@@ -27,7 +29,7 @@ def explain_logs(paths: Sequence[Path]) -> tuple[Explanation | None, list[str]]:
 def explain_run(run: RunFacts) -> tuple[Explanation | None, list[str]]:
     """The same with what the directory of a run tells."""
     files = [LogFile(path, name) for path, name in _named(run.logs)]
-    facts = gather(files)
+    facts = _gather(files)
     facts.endings = list(run.endings) or facts.endings
     facts.left = list(run.left)
     facts.failed_rank, facts.failed = run.failed_rank, run.failed
@@ -60,3 +62,24 @@ def _named(paths: Sequence[Path]) -> list[tuple[Path, str]]:
     unique = list(dict.fromkeys(found))
     names = [path.name for path in unique]
     return [(path, path.name if names.count(path.name) == 1 else str(path)) for path in unique]
+
+
+def _gather(files: Sequence[LogFile]) -> Facts:
+    """What the logs of a job say."""
+    facts = Facts()
+    order = itertools.count()
+    for file in files:
+        reader = LogReader(file, order)
+        reader.read()
+        facts.events += reader.events
+        facts.endings += reader.endings
+        facts.watchdog += reader.stuck
+        facts.suspects += reader.suspects
+        facts.last.append((reader.rank, reader.last_words()))
+        facts.ranks |= reader.ranks
+        facts.ranks |= {ending.exit.rank for ending in reader.endings if ending.launcher == "torchrun"}
+        if file.skipped:
+            facts.notes.append(f"{file.name}: {file.skipped >> 20} MB in its middle were not looked at")
+        if file.trouble:
+            facts.notes.append(f"{file.name}: {file.trouble}")
+    return facts

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from rankup.cli.job_options import flags_from, some_job_options
-from rankup.cli.options import JsonOption
+from rankup.cli.options import JsonOption, taking
 from rankup.cli.prediction import Asked, predict_sizes
-from rankup.cli.shared_options import taking
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 

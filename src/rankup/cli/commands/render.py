@@ -7,11 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from rankup.cli.ignore_option import IgnoreOption, ignored_codes
 from rankup.cli.job_options import SCRIPT_LAST, job_options
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
-from rankup.cli.submitted_job import explain, job_from
+from rankup.cli.submitted_job import IgnoreOption, explain, ignored_codes, job_from
 from rankup.resolve.advice import advise
 from rankup.script.render import render
 

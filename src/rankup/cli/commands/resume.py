@@ -11,11 +11,10 @@ from rankup.batch.follow import JobLog
 from rankup.batch.resume import resume
 from rankup.batch.store import LocalRun, find
 from rankup.cli.job_options import RESUME_WITH, flags_from, some_job_options
-from rankup.cli.options import JsonOption
+from rankup.cli.options import JsonOption, taking
 from rankup.cli.output import console
 from rankup.cli.output.console import shown
 from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption, follow_to_end
-from rankup.cli.shared_options import taking
 from rankup.errors import RankupError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -14,12 +14,11 @@ import typer
 from typer.core import TyperCommand
 
 from rankup.cli.job_options import some_job_options
-from rankup.cli.options import JsonOption
+from rankup.cli.options import JsonOption, given, taking
 from rankup.cli.output import console
 from rankup.cli.output.console import shown
 from rankup.cli.output.progress import progress_of_ranks_hidden
 from rankup.cli.output.trial_lines import TrialLines, say
-from rankup.cli.shared_options import given, taking
 from rankup.cli.study_jobs import is_workload, job_of
 from rankup.cli.study_plan import JOB_OPTIONS, plan_from
 from rankup.cli.training_options import training_fields

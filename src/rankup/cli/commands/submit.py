@@ -9,12 +9,18 @@ import typer
 
 from rankup.batch.store import SubmittedRun
 from rankup.batch.submit import over_queue_limits, plan, submit
-from rankup.cli.ignore_option import IgnoreOption, ignored_codes
 from rankup.cli.job_options import SCRIPT_LAST, job_options
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
 from rankup.cli.output.console import shown
-from rankup.cli.submitted_job import explain, found_in_program, job_from
+from rankup.cli.submitted_job import (
+    IgnoreOption,
+    become_a_shell,
+    explain,
+    found_in_program,
+    ignored_codes,
+    job_from,
+)
 from rankup.core import shell
 from rankup.findings.engine import fails
 from rankup.findings.error import FindingsError
@@ -59,8 +65,6 @@ def submit_command(
     if not as_json:
         console.draw_findings(findings)
     if interactive:
-        from rankup.cli.interactive import become_a_shell
-
         become_a_shell(job)
     if dry_run:
         _show_plan(job, answer, as_json)

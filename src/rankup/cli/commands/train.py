@@ -11,10 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from rankup.cli.job_options import RESUME_WITH, flags_from, some_job_options
-from rankup.cli.options import JsonOption
+from rankup.cli.options import JsonOption, taking
 from rankup.cli.output import console
 from rankup.cli.resume_options import end_lines
-from rankup.cli.shared_options import taking
 from rankup.cli.target_parser import training_asked
 from rankup.cli.training_options import training_from, training_options
 from rankup.cli.workload_job import require_torch, workload_job

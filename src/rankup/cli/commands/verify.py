@@ -14,9 +14,8 @@ import typer
 from typer.core import TyperCommand
 
 from rankup.cli.job_options import SCRIPT_LAST, flags_from, some_job_options
-from rankup.cli.options import JsonOption
+from rankup.cli.options import JsonOption, taking
 from rankup.cli.output import console
-from rankup.cli.shared_options import taking
 from rankup.cli.target_parser import script_or_workload_job
 from rankup.cli.workload_job import require_torch
 from rankup.core.arrays import parse_numbers

@@ -6,7 +6,8 @@ Drawn with rich, in the width of the terminal; without a terminal the same page 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -14,8 +15,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rankup.cli.examples import EXAMPLES
+from rankup.core.toml_file import read_toml
 
+#: Command → its examples: command line → what it does.
+EXAMPLES: Mapping[str, Mapping[str, str]] = read_toml(Path(__file__).parents[1] / "examples.toml", "table")
 _OTHER = "Options"  # the heading of options without a group, as --json and --help
 _WIDEST_TERM = 30  # a longer option has its help below it
 _WIDEST_PAGE = 110  # longer lines are hard to read, however wide the terminal is
@@ -78,7 +81,7 @@ def _parts(command: Any, context: Any) -> Iterator[RenderableType]:
     path = context.command_path.removeprefix("rankup ")
     if examples := EXAMPLES.get(path):
         yield Text("Examples:", style="bold")
-        for line, what in examples:
+        for line, what in examples.items():
             yield Padding(Text(f"# {what}", style="dim"), (0, 0, 0, 2))
             yield Padding(Text(line, style="green"), (0, 0, 0, 2))
 

@@ -5,7 +5,7 @@ file system or driver holds up no other. In reading order: ``machine`` (who this
 and variables), ``gpus`` (what nvidia-smi says), ``names`` (name resolution and interfaces), ``ports`` (who listens),
 ``shared`` (the shared directory), ``network`` (every pair of nodes), ``cpus`` (cores and who steals them), ``ranks``
 (what a rank has of its own), ``compute`` (the same with tensors, by children), ``compute_rank`` (such a child),
-``nccl_log`` (what NCCL says of its transport), ``micro_rank`` (a rank of a micro-benchmark).
+``micro_rank`` (a rank of a micro-benchmark).
 """
 
 from __future__ import annotations

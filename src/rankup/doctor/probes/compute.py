@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -17,11 +18,17 @@ from typing import Any
 
 from rankup.core import shell
 from rankup.doctor.plan import Plan
-from rankup.doctor.probes.nccl_log import read_nccl_log
 from rankup.world.address import interface_of
 from rankup.world.ports import FIRST_PORT, LAST_PORT
 
 _CHILD = Path(__file__).with_name("compute_rank.py")
+# What NCCL says of its transport, in its own log (NCCL_DEBUG=INFO).
+_NETWORK = re.compile(r"NCCL INFO Using network (?P<name>[^\n]+)")
+_CHANNEL = re.compile(r"NCCL INFO Channel \d+.*? via (?P<name>NET/[\w ]+?)(?:/\d+.*|\s*)$", re.M)
+_LOCAL = re.compile(r"NCCL INFO Channel \d+.*? via (?P<name>P2P/[\w ]+?|SHM/?[\w ]*?)(?:/.*|\s*)$", re.M)
+_PLUGIN = re.compile(r"NCCL INFO (?:NET/Plugin|Plugin): ?(?P<text>[^\n]+)")
+_VERSION = re.compile(r"NCCL version (?P<version>[\d.]+)")
+_INTERFACE = re.compile(r"NCCL INFO (?:NET/\w+|Bootstrap) ?: Using \[?0?\]?:?(?P<name>[\w.]+)[:<]")
 
 
 def probe(plan: Plan, node: int) -> dict[str, Any]:
@@ -89,3 +96,21 @@ def _said(folder: Path, rank: int) -> dict[str, Any]:
         words = (folder / f"err-{rank}").read_text(errors="replace").strip().splitlines()
         facts["error"] = words[-1][:300] if words else ""
     return facts
+
+
+def read_nccl_log(text: str) -> dict[str, Any]:
+    """``network``: Socket, IB, AWS Libfabric …; ``between`` and ``inside``: transports of its channels."""
+    plugin = [match["text"].strip() for match in _PLUGIN.finditer(text)]
+    return {
+        "version": _first(_VERSION, text, "version"),
+        "network": _first(_NETWORK, text, "name"),
+        "between": sorted({match["name"].strip() for match in _CHANNEL.finditer(text)}),
+        "inside": sorted({match["name"].strip() for match in _LOCAL.finditer(text)}),
+        "plugin": plugin[-1] if plugin else None,
+        "interface": _first(_INTERFACE, text, "name"),
+    }
+
+
+def _first(pattern: re.Pattern[str], text: str, group: str) -> str | None:
+    match = pattern.search(text)
+    return match[group].strip() if match else None

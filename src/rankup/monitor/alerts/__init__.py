@@ -3,7 +3,6 @@
 | module | what |
 |---|---|
 | ``alert`` | ``Symptom``: what is seen now; ``Alert``: what has lasted, and its cost; limits in ``limits.toml`` |
-| ``names`` | ranks in words |
 | ``standstill`` | no step for long, and which rank the others wait for |
 | ``slow_ranks`` | loaders that are too slow, and stragglers: slow ranks, told from those that wait for them |
 | ``idle_gpus`` | GPUs that compute nothing, and GPUs without a rank |

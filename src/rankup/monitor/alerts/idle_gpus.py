@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankup.monitor.alerts.alert import LIMITS, Symptom
-from rankup.monitor.alerts.names import ranges, rank_names
+from rankup.monitor.alerts.alert import LIMITS, Symptom, ranges, rank_names
 from rankup.monitor.alerts.standstill import is_still
 from rankup.monitor.rows import gpu_place, rates
 from rankup.monitor.series import NodePoint, NodeSeries, RankSeries, RunSeries

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median_low
 
-from rankup.monitor.alerts.alert import LIMITS, Symptom
-from rankup.monitor.alerts.names import rank_names
+from rankup.monitor.alerts.alert import LIMITS, Symptom, rank_names
 from rankup.monitor.alerts.standstill import is_still
 from rankup.monitor.rows import Rates, rates
 from rankup.monitor.series import RankSeries, RunSeries

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rankup.core.units import duration
-from rankup.monitor.alerts.alert import LIMITS, Symptom
-from rankup.monitor.alerts.names import rank_names
+from rankup.monitor.alerts.alert import LIMITS, Symptom, rank_names
 from rankup.monitor.rows import last_progress, rates
 from rankup.monitor.series import RankPoint, RankSeries, RunSeries
 
