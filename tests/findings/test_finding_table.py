@@ -12,8 +12,6 @@ from rankup.core.toml_file import read_toml
 from rankup.findings.finding import Confidence, Finding, Severity
 from rankup.findings.table import FindingTable
 
-JUDGES = Path(rankup.__file__).parent / "doctor" / "judges"
-
 
 @pytest.fixture
 def table(tmp_path):
@@ -47,8 +45,10 @@ def test_a_row_that_is_no_finding_is_an_error(tmp_path, row):
         FindingTable(path)
 
 
-def test_each_finding_of_doctor_has_a_row_and_each_row_a_judge():
-    source = "".join(path.read_text() for path in JUDGES.glob("*.py"))
-    rows = read_toml(JUDGES / "findings.toml", "table")
+@pytest.mark.parametrize("package", ["doctor/judges", "resolve"])
+def test_each_finding_has_a_row_and_each_row_is_found(package):
+    folder = Path(rankup.__file__).parent / package
+    source = "".join(path.read_text() for path in folder.glob("*.py"))
+    rows = read_toml(folder / "findings.toml", "table")
     assert {code for code in rows if f'"{code}"' not in source} == set()
-    assert set(re.findall(r'finding\(\s*"([a-z-]+)"', source)) <= set(rows)
+    assert set(re.findall(r'\bfinding\(\s*"([a-z-]+)"', source)) <= set(rows)

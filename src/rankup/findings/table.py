@@ -1,6 +1,6 @@
 """Findings whose words and limits stand in a TOML file: a table for each code.
 
-Its text is a Finding's fields without the place, its numbers are the limits from which on the finding is true.
+Its text is a Finding's fields, its numbers are the limits from which on the finding is true.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ class FindingTable:
         self._rows = {code: _row(code, values) for code, values in read_toml(path, "table").items()}
 
     def __call__(self, code: str, place: str = "", **values: Any) -> Finding:
-        """The finding of ``code`` at ``place``, with ``values`` in the braces of its words.
+        """The finding of ``code`` at ``place``, else the table's, with ``values`` in the braces of its words.
 
         A field of a finding among them (``why``, ``confidence``) is taken as it is, in place of the table's, unless it
         is empty.
         """
         row = self._rows[code]
+        place = place or row.place.format(**values)
         own = {name: values[name] for name in (*_WORDS, *_GRADES) if values.get(name)}
         words = {name: getattr(row, name).format(place=place, **values) for name in _WORDS if name not in own}
         return replace(row, place=place, **words, **own)

@@ -8,6 +8,7 @@
 | ``resolved`` | ``Resolved``: the job, its site, and the origin of each value |
 | ``job_toml`` | ``job.toml``: a job as a file, read and written |
 | ``checks`` | all that is wrong with a job, at once |
+| ``findings`` | the words of what is said about a job, from ``findings.toml`` |
 | ``site_limits`` | whether the site can run the job: nodes, launchers, required options |
 | ``program`` | whether the script or program exists, what it imports, and what it was built for |
 | ``advice`` | findings about a valid job that may still fail |

@@ -11,11 +11,10 @@ from rankup.core.arrays import parse_array
 from rankup.core.units import clock, parse_duration, parse_size, size
 from rankup.findings.engine import Source
 from rankup.findings.finding import Finding, Severity
+from rankup.resolve.findings import MOST_TASKS, finding
 from rankup.resolve.resolved import Resolved
 from rankup.sites.site import Site
 from rankup.spec.validation import flag
-
-_MOST_TASKS = 100_000
 
 
 def _required(job: Resolved) -> Iterator[Finding]:
@@ -33,25 +32,12 @@ def _required(job: Resolved) -> Iterator[Finding]:
 def _launcher(job: Resolved) -> Iterator[Finding]:
     launcher, site = job.spec.launcher, job.site
     if launcher != "single" and launcher not in site.launchers:
-        yield Finding(
-            "launcher-not-allowed",
-            Severity.ERROR,
-            f"{site.name} does not start ranks by {launcher}",
-            place=f"launcher: {job.origin['launcher']}",
-            fix=f"--launcher {' or '.join(site.launchers)}",
-        )
+        yield finding("launcher-not-allowed", job, launchers=" or ".join(site.launchers))
 
 
 def _gpu_type(job: Resolved) -> Iterator[Finding]:
     if job.spec.gpu_type and job.site.scheduler != "slurm":
-        yield Finding(
-            "gpu-type-not-here",
-            Severity.ERROR,
-            f"--gpu-type {job.spec.gpu_type} is for SLURM: PBS has no common name for types of GPUs",
-            place=f"site {job.site.name}",
-            fix="put the site's resource for GPUs into pbs.select of a profile, or name a queue with such GPUs: "
-            "--queue",
-        )
+        yield finding("gpu-type-not-here", job)
 
 
 def _scheduler(job: Resolved) -> Iterator[Finding]:
@@ -67,41 +53,22 @@ def _scheduler(job: Resolved) -> Iterator[Finding]:
 
 def _array(job: Resolved) -> Iterator[Finding]:
     tasks = sum(map(len, parse_array(job.spec.array)))
-    if tasks > _MOST_TASKS:
-        yield Finding(
-            "bad-array",
-            Severity.ERROR,
-            f"--array {job.spec.array} has {tasks} tasks; at most {_MOST_TASKS} are allowed",
-            place="--array",
-            why="no scheduler accepts more, and each task gets a directory",
-        )
+    if tasks > MOST_TASKS:
+        yield finding("bad-array", job, tasks=tasks, most=MOST_TASKS)
 
 
 def _nodes(job: Resolved) -> Iterator[Finding]:
     nodes, queue, site = job.spec.nodes, job.spec.queue, job.site
     there = site.queue_nodes.get(queue) if queue else None
     if there and nodes > there:
-        yield Finding(
-            "impossible-size",
-            Severity.ERROR,
-            f"the job needs {nodes} nodes, and {queue} of {site.name} has {there}",
-            place="--nodes",
-            fix="fewer nodes, or another --queue; correct [queue_nodes] of the profile if the cluster has grown",
-        )
+        yield finding("impossible-size", job, there=there)
 
 
 def _time(job: Resolved) -> Iterator[Finding]:
     time, queue, site = job.spec.time, job.spec.queue, job.site
     longest = site.queue_time.get(queue) if queue else None
     if time and longest and time > parse_duration(longest):
-        yield Finding(
-            "impossible-time",
-            Severity.ERROR,
-            f"the job has --time {clock(time)}, and {queue} of {site.name} allows {longest}",
-            place="--time",
-            fix="a shorter --time: after it, a run that saves continues in another job (--max-requeues); or another "
-            "--queue; or correct [queue_time] of the profile",
-        )
+        yield finding("impossible-time", job, time=clock(time), longest=longest)
 
 
 def _gpus(job: Resolved) -> Iterator[Finding]:
