@@ -423,6 +423,44 @@ def test_a_missing_helper_is_named_with_its_line(tmp_path: Path):
     )
 
 
+def test_a_command_that_only_the_site_has_may_start_the_training(tmp_path: Path):
+    (finding,) = rehearsed(tmp_path, "run-on-all-gpus train.py").findings
+    assert (finding.code, finding.severity) == ("nothing-started", Severity.WARNING)
+    assert "run-on-all-gpus" in finding.message
+
+
+def test_uv_run_starts_the_program_and_data_of_the_cluster_are_pretended(tmp_path: Path):
+    body = "set -e\ncp /network/data/images.tar $TMPDIR/\nuv run --with torch python train.py"
+    report = rehearsed(tmp_path, body, ["--gpus-per-node=1"])
+    assert [one.command for launch in report.launches for one in launch.processes] == ["python train.py"]
+    assert (report.rehearsal.pretended, codes(report)) == (["/network/data/images.tar"], {"not-here"})
+
+
+def test_a_script_is_submitted_from_the_folder_of_its_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scripts").mkdir()
+    report = rehearsed(tmp_path / "scripts", "python train.py", program="")
+    assert {one.folder for one in report.launches[0].processes} == {str(tmp_path)}
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        ("hostname -I", "10.0.0.12 "),
+        ("ip -o -4 addr show dev ib0", "2: ib0    inet 10.0.0.12/16 brd 10.0.255.255 scope global ib0"),
+        ("ifconfig ib0 | awk '/inet/ {print $2}'", "10.0.0.12"),
+        ("scontrol show hostlist node1,node2", "node[1-2]"),
+        ("scontrol show job | grep -o 'NodeList=.*'", "NodeList=node[1-2]"),
+        ("squeue -h -j 1 -o '%N %D'", "node[1-2] 2"),
+        ("sbatch --parsable next.sh", "4712"),
+        ("conda info --base", "/opt/conda"),
+    ],
+)
+def test_a_command_of_the_cluster_answers(tmp_path: Path, command: str, answer: str):
+    report = rehearsed(tmp_path, f'echo "[$({command})]"', ["--nodes=2"], program="")
+    assert f"[{answer}]\n" in report.rehearsal.output
+
+
 def test_a_pbs_script_needs_no_first_line(tmp_path: Path):
     (tmp_path / "job.sh").write_text(
         "#PBS -l select=1:ngpus=2\n[[ -n $PBS_JOBID ]] && torchrun --standalone x.py\n"

@@ -61,11 +61,8 @@ def ending_of(text: str, quote: Quote, order: int) -> list[Ending]:
         return [Ending(exit, "", (quote,), launcher="agent", local=True)]
     if "failed first, at" in text and (found := _RANKUP.search(text)):
         number = -getattr(signal, found["signal"], 0) if found["signal"] else int(found["code"])
-        return [
-            Ending(
-                Exit(int(found["rank"]), number, order), found["host"], (quote,), root=True, launcher="rankup"
-            )
-        ]
+        exit = Exit(int(found["rank"]), number, order)
+        return [Ending(exit, found["host"], (quote,), root=True, launcher="rankup")]
     return []
 
 

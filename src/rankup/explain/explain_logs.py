@@ -35,11 +35,10 @@ def explain_run(run: RunFacts) -> tuple[Explanation | None, list[str]]:
     facts.failed_rank, facts.failed = run.failed_rank, run.failed
     facts.ranks |= {ending.exit.rank for ending in run.endings}
     if all(file.trouble and file.empty for file in files):
+        one = f"the log cannot be read: {files[0].trouble}"
         raise RankupError(
             "no-log",
-            "none of the logs can be read"
-            if len(files) > 1
-            else f"the log cannot be read: {files[0].trouble}",
+            "none of the logs can be read" if len(files) > 1 else one,
             context=", ".join(str(file.path) for file in files[:4]),
             hint="give the files that the job printed to, or a run: `rankup status` lists them",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from rankup.explain.cascade import cascade_of
@@ -208,10 +208,16 @@ def reported(facts: Facts) -> Iterator[Finding]:
     if not events:
         return
     event = max(events, key=lambda event: event.signature is CUT_OFF)
-    yield Explanation(
-        "unknown", Severity.ERROR, f"unknown: {event.signature.what}, and the log does not say why the job failed",
-        place=place_of(event), why=event.signature.cause, fix=event.signature.fix, confidence=Confidence.LIKELY,
-        quotes=tuple(event.quotes), cascade=tuple(facts.notes),
+    what = f"{event.signature.what}, and the log does not say why the job failed"
+    yield _unknown(what, event.quotes, facts, event.signature.cause, event.signature.fix)
+
+
+def _unknown(
+    what: str, quotes: Sequence[Quote], facts: Facts, why: str, fix: str, rank: int | None = None
+) -> Explanation:
+    return Explanation(
+        "unknown", Severity.ERROR, f"unknown: {what}", place=f"{quotes[-1].file}:{quotes[-1].line}" if quotes else "",
+        why=why, fix=fix, confidence=Confidence.LIKELY, rank=rank, quotes=tuple(quotes), cascade=tuple(facts.notes),
     )  # fmt: skip
 
 
@@ -220,12 +226,8 @@ def error_line(facts: Facts) -> Iterator[Finding]:
     if not facts.suspects:
         return
     event = facts.suspects[0]
-    said = shortened(event.said)
-    yield Explanation(
-        "unknown", Severity.ERROR, f"unknown: no known failure is in the logs; the first error is: {said}",
-        place=place_of(event), why=ERROR_LINE.cause, fix="read the lines around it", confidence=Confidence.LIKELY,
-        rank=event.rank, quotes=tuple(event.quotes), cascade=tuple(facts.notes),
-    )  # fmt: skip
+    what = f"no known failure is in the logs; the first error is: {shortened(event.said)}"
+    yield _unknown(what, event.quotes, facts, ERROR_LINE.cause, "read the lines around it", event.rank)
 
 
 def known_failure(facts: Facts) -> Iterator[Finding]:
@@ -233,13 +235,9 @@ def known_failure(facts: Facts) -> Iterator[Finding]:
     if not facts.failed:
         return
     quotes = last_words(facts, facts.failed_rank)
-    yield Explanation(
-        "unknown", Severity.ERROR, "unknown: the run failed, and its logs show no error",
-        place=f"{quotes[-1].file}:{quotes[-1].line}" if quotes else "",
-        fix="`rankup status RUN` tells what the scheduler says",
-        why="the quoted lines are the last that were printed" if quotes else "nothing was printed",
-        confidence=Confidence.LIKELY, rank=facts.failed_rank, quotes=tuple(quotes), cascade=tuple(facts.notes),
-    )  # fmt: skip
+    why = "the quoted lines are the last that were printed" if quotes else "nothing was printed"
+    fix = "`rankup status RUN` tells what the scheduler says"
+    yield _unknown("the run failed, and its logs show no error", quotes, facts, why, fix, facts.failed_rank)
 
 
 JUDGES: dict[str, Callable[[Facts], Iterator[Finding]]] = {

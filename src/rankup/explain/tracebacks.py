@@ -82,9 +82,7 @@ class Tracebacks:
 
     def __init__(self) -> None:
         self._open: Traceback | None = None
-        self._last: Traceback | None = (
-            None  # complete, but its message may go on, or another may follow from it
-        )
+        self._last: Traceback | None = None  # complete, but its message may go on, or another may follow
         self._continued = 0
         self._chained = False
         self._spawned: int | None = None

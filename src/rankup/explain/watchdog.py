@@ -96,13 +96,8 @@ def ranks_text(ranks: Collection[int]) -> str:
     begin = previous = numbers[0]
     for number in [*numbers[1:], numbers[-1] + 2]:
         if number != previous + 1:
-            parts.append(
-                str(begin)
-                if begin == previous
-                else f"{begin}-{previous}"
-                if previous > begin + 1
-                else f"{begin}, {previous}"
-            )
+            between = "-" if previous > begin + 1 else ", "
+            parts.append(str(begin) if begin == previous else f"{begin}{between}{previous}")
             begin = number
         previous = number
     return f"rank{'s' if len(numbers) > 1 else ''} {', '.join(parts[:8])}{', …' if len(parts) > 8 else ''}"

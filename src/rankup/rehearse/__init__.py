@@ -13,7 +13,6 @@
 | ``step_plan`` | where the tasks of an srun run |
 | ``mpi_options`` | mpirun's command line, and where its ranks run |
 | ``programs`` | what a Python command line starts |
-| ``record`` | which variables of a program are kept |
 | ``stand_ins`` | the commands of a cluster |
 | ``copying`` | a copy of the job's folder |
 | ``system_calls`` | system calls that Python does not have |

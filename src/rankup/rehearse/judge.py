@@ -261,14 +261,14 @@ def _devices(launch: Launch, job: Allocation) -> Iterator[Finding]:
     lost = [one for one in launch.processes if one.index is not None and one.device == "-"]
     if lost:
         one = lost[0]
+        by_local_rank = one.index == one.local_rank
+        kind = "local rank" if by_local_rank else "device"
         yield _warning(
             "no-such-device", launch,
-            f"{len(lost)} of {len(launch.processes)} processes find no GPU for their "
-            f"{'local rank' if one.index == one.local_rank else 'device'}: "
-            f"rank {one.rank} on {one.host} "
-            + (f"has local rank {one.index}" if one.index == one.local_rank else f"takes cuda:{one.index}"),
+            f"{len(lost)} of {len(launch.processes)} processes find no GPU for their {kind}: rank {one.rank} on "
+            f"{one.host} {'has local rank ' if by_local_rank else 'takes cuda:'}{one.index}",
             "torch ends with 'invalid device ordinal', or several processes share a GPU.",
-            "start as many processes on a node as it has GPUs" if one.index == one.local_rank
+            "start as many processes on a node as it has GPUs" if by_local_rank
             else "choose the GPU by LOCAL_RANK (torchrun) or SLURM_LOCALID (srun)",
         )  # fmt: skip
     users: dict[tuple[str, str], int] = Counter(

@@ -30,9 +30,7 @@ class Agent:
     notes: tuple[str, ...] = ()
     known: bool = True  # False: the number of workers comes from a file that is not here
     world: int | None = None  # where it is not nodes * workers
-    slots: tuple[
-        tuple[str, int], ...
-    ] = ()  # hosts that this one process reaches by itself (deepspeed, horovodrun)
+    slots: tuple[tuple[str, int], ...] = ()  # hosts that it reaches by itself (deepspeed, horovodrun)
     local_addr: str = ""  # by which this agent says that it is reached
 
 
@@ -202,15 +200,6 @@ def horovodrun(args: Sequence[str]) -> Agent:
     rest = parsed.rest
     target = next((word for word in rest if word.endswith(".py")), "")
     return Agent(
-        "horovodrun",
-        len(slots) or 1,
-        1,
-        total,
-        0,
-        "",
-        command=rest,
-        target=target,
-        notes=tuple(_refused("horovodrun", parsed)),
-        world=total,
-        slots=tuple(slots),
-    )
+        "horovodrun", len(slots) or 1, 1, total, command=rest, target=target,
+        notes=tuple(_refused("horovodrun", parsed)), world=total, slots=tuple(slots),
+    )  # fmt: skip

@@ -112,25 +112,11 @@ class Mounts:
         work.mkdir()
         with contextlib.suppress(OSError):
             upper.chmod(path.stat().st_mode & 0o7777)
-        self._add_files(
-            f"{path}/", upper
-        )  # before the mount: what root owns is not ours to change afterwards
-        lower = str(path).replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
-        for more in (",userxattr", ""):
-            if not self.overlaid:
-                break
-            try:
-                self.libc.mount(
-                    "overlay",
-                    target,
-                    "overlay",
-                    NODEV,
-                    f"lowerdir={lower},upperdir={upper},workdir={work}{more}",
-                )
-                self.uppers.append((upper, str(path)))
-                return
-            except OSError:
-                continue
+        # Before the mount: what root owns is not ours to change afterwards.
+        self._add_files(f"{path}/", upper)
+        if self.overlaid and self._mount_overlay(str(path), upper, work, target):
+            self.uppers.append((upper, str(path)))
+            return
         self.uppers.append((upper, ""))
         self._read_only(path, target)
         for file in upper.rglob("*"):  # what is not on this machine cannot be shown
@@ -143,19 +129,18 @@ class Mounts:
         for folder in folders:
             folder.mkdir()
         target, upper, work = folders
+        if not self._mount_overlay("/usr", upper, work, target):
+            return False
+        self.libc.call("umount2", str(target), 2)
+        return True
+
+    def _mount_overlay(self, lower: str, upper: Path, work: Path, target: Path) -> bool:
+        escaped = lower.replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
+        folders = f"lowerdir={escaped},upperdir={upper},workdir={work}"
         for more in (",userxattr", ""):
-            try:
-                self.libc.mount(
-                    "overlay",
-                    target,
-                    "overlay",
-                    NODEV,
-                    f"lowerdir=/usr,upperdir={upper},workdir={work}{more}",
-                )
-                self.libc.call("umount2", str(target), 2)
+            with contextlib.suppress(OSError):
+                self.libc.mount("overlay", target, "overlay", NODEV, folders + more)
                 return True
-            except OSError:
-                continue
         return False
 
     def _add_files(self, below: str, to: Path) -> None:

@@ -58,20 +58,14 @@ def batch_environment(scenario: Scenario, env: Mapping[str, str]) -> dict[str, s
     """The variables of the job's shell, a login shell on the first host."""
     job = scenario.allocation
     own = {
-        **submitted(scenario, env),
-        **_common(scenario, 0),
-        "PBS_ENVIRONMENT": "PBS_BATCH",
+        **_common(scenario, env, 0, 1),
         "PBS_NODEFILE": str(node_file(scenario)),
-        "PBS_QUEUE": job.partition,
-        "PBS_JOBNAME": job.job_name,
         "PBS_JOBDIR": scenario.home,
-        "PBS_TASKNUM": "1",
         "HOSTNAME": job.hosts[0],
     }
     if job.array_task is not None:
         own |= {"PBS_ARRAY_INDEX": job.array_task, "PBS_ARRAY_ID": f"{job.job_id}[].head"}
     if job.scheduler == "torque":
-        own |= {"PBS_NUM_NODES": str(job.num_nodes), "PBS_NUM_PPN": str(job.mpiprocs[0])}
         own |= {"PBS_NP": str(sum(job.mpiprocs)), "PBS_O_INITDIR": str(scenario.folder), "PBS_VNODENUM": "0"}
         if job.array_task is not None:
             own["PBS_ARRAYID"] = job.array_task
@@ -80,33 +74,30 @@ def batch_environment(scenario: Scenario, env: Mapping[str, str]) -> dict[str, s
 
 def task_environment(scenario: Scenario, env: Mapping[str, str], host: str, number: int) -> dict[str, str]:
     """What pbsdsh and pbs_tmrsh start gets: the job's Variable_List, and nothing that the script exports."""
-    job = scenario.allocation
-    own = {**submitted(scenario, env), **_common(scenario, job.hosts.index(host))}
-    own |= {
-        "PBS_TASKNUM": str(number),
+    return {
+        **_common(scenario, env, scenario.allocation.hosts.index(host), number),
         "PATH": f"{scenario.bin}:{_TASK_PATH}",
         "HOME": scenario.home,
         "USER": scenario.user,
-    }
-    own |= {
         "LOGNAME": scenario.user,
+    }
+
+
+def _common(scenario: Scenario, env: Mapping[str, str], node: int, number: int) -> dict[str, str]:
+    job = scenario.allocation
+    cpus = job.cpus[node]
+    torque = {
+        "PBS_NUM_NODES": str(job.num_nodes),
+        "PBS_NUM_PPN": str(job.mpiprocs[0]),
+        "PBS_VNODENUM": str(number),
+    }
+    return {
+        **submitted(scenario, env),
+        **(torque if job.scheduler == "torque" else {}),
         "PBS_ENVIRONMENT": "PBS_BATCH",
         "PBS_JOBNAME": job.job_name,
         "PBS_QUEUE": job.partition,
-    }
-    if job.scheduler == "torque":
-        own |= {
-            "PBS_NUM_NODES": str(job.num_nodes),
-            "PBS_NUM_PPN": str(job.mpiprocs[0]),
-            "PBS_VNODENUM": str(number),
-        }
-    return own
-
-
-def _common(scenario: Scenario, node: int) -> dict[str, str]:
-    job = scenario.allocation
-    cpus = job.cpus[node]
-    return {
+        "PBS_TASKNUM": str(number),
         "ENVIRONMENT": "BATCH",
         "NCPUS": str(cpus),
         "OMP_NUM_THREADS": str(job.ompthreads or cpus),

@@ -262,33 +262,18 @@ def _workers(one: Started, agent: Agent, number: int, arrivals: dict[tuple[str, 
     command = _worker_command(agent)
     own = one.written_down.world_size
     world = own or agent.world or agent.nodes * agent.workers
-    places = [(host, count) for host, count in agent.slots] or [(one.host, agent.workers)]
+    places = agent.slots or ((one.host, agent.workers),)
+    source = agent.launcher + (", by arrival" if agent.node_rank is None else "")
     made, first = [], node_rank * agent.workers
     cpus, sharing = one.cpus
     for index, (host, count) in enumerate(places):
         for local in range(count):
             device, taken = one.device(first + local, local)
-            made.append(
-                Process(
-                    number,
-                    host,
-                    node_rank + index,
-                    first + local,
-                    local,
-                    world,
-                    device,
-                    _cpus_text(cpus, sharing * count),
-                    agent.master or _c10d_master(one, agent),
-                    command,
-                    one.event["cwd"],
-                    agent.launcher,
-                    f"{agent.launcher}" + (", by arrival" if agent.node_rank is None else ""),
-                    arrived,
-                    one.environment,
-                    taken,
-                    own,
-                )
-            )
+            made.append(Process(
+                number, host, node_rank + index, first + local, local, world, device, _cpus_text(cpus, sharing * count),
+                agent.master or _c10d_master(one, agent), command, one.event["cwd"], agent.launcher, source, arrived,
+                one.environment, taken, own,
+            ))  # fmt: skip
         first += count
     return made
 
@@ -312,7 +297,7 @@ def _cpus_text(cpus: int, sharing: int) -> str:
 def _lone(one: Started, number: int, text: str) -> Process:
     """A program that no torchrun starts: it learns its rank from RANK, or from what its launcher sets."""
     env = one.environment
-    world = _launcher_world(env)
+    world, own = _launcher_world(env), one.written_down.world_size
     rank: int | None = world.rank
     local: int | None = world.local_rank
     size: int | None = world.world_size
@@ -331,11 +316,10 @@ def _lone(one: Started, number: int, text: str) -> Process:
         rank, size, source = 0, 1, "alone"
     elif not text and world.launcher != "none":
         source += ", if the program reads it"
-    elif env.get("SLURM_PROCID") and env.get("WORLD_SIZE") and _READS_SIZE.search(text):
+    elif env.get("SLURM_PROCID") and (own or (env.get("WORLD_SIZE") and _READS_SIZE.search(text))):
         # The rank is SLURM's, also in the batch shell, where it is 0; the size is what the script exports.
         rank, source = _number(env["SLURM_PROCID"]), "SLURM_PROCID"
-        size = _number(env["WORLD_SIZE"])
-    own = one.written_down.world_size
+        size = own or _number(env["WORLD_SIZE"])
     if own is not None and source != "alone":
         size = own
     index: int | None = None

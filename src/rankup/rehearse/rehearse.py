@@ -33,7 +33,10 @@ _MISSING = re.compile(
     r"slurmstepd: error: execve\(\): ))(?P<path>[^:\n]+): (?:No such file(?: or directory)?|file not found)$",
     re.M,
 )
-
+#: What other commands say of a file by its absolute path: it is pretended as well.
+_MISSING_ELSEWHERE = re.compile(
+    r"[ :'‘](?P<path>/[^:'’\n]+)['’]?(?: for reading)?: (?:Cannot open: )?No such file or", re.M
+)
 
 MOST_PROCESSES = 1500  # of a rehearsal; with more of them everything is ended
 
@@ -82,10 +85,12 @@ def rehearse(script: Path, allocation: Allocation, options: Options, env: Mappin
     Raises ``RankupError``: ``script-not-found``, ``bad-script``, ``no-sandbox``.
     """
     script = script.absolute()
+    here = Path.cwd()
+    folder = here if script.is_relative_to(here) else script.parent  # where one would submit it
     text = _read(script, allocation.scheduler)
     if options.confined:
         why = sandbox.available()
-        if any(script.resolve().is_relative_to(f"/{name}") for name in ("dev", "run", "proc", "sys")):
+        if _is_hidden(script.resolve()):
             why = f"{script.parent} is not seen in a sandbox"
         if why:
             raise RankupError(
@@ -96,7 +101,7 @@ def rehearse(script: Path, allocation: Allocation, options: Options, env: Mappin
             )
     pretended: dict[str, str] = {}
     for round_number in range(_MOST_ROUNDS):
-        done = _once(script, text, allocation, options, env, pretended)
+        done = _once(folder, text, allocation, options, env, pretended)
         missing = _elsewhere(done) if options.confined and done.overlaid else {}
         missing = {path: kind for path, kind in missing.items() if path not in pretended}
         if not missing or round_number == _MOST_ROUNDS - 1:
@@ -133,15 +138,20 @@ def _elsewhere(done: Rehearsal) -> dict[str, str]:
         path = os.path.normpath(match["path"])
         if path.startswith("/") and not Path(path).exists():
             found[path] = "folder" if match["cd"] else "file"
+    for match in _MISSING_ELSEWHERE.finditer(done.output):
+        if not Path(match["path"]).exists():
+            found.setdefault(os.path.normpath(match["path"]), "file")
     return found
+
+
+def _is_hidden(path: Path) -> bool:
+    """Whether a sandbox has something of its own there."""
+    return path.is_relative_to("/") and path.parts[1:2] in (("dev",), ("run",), ("proc",), ("sys",))
 
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    usual = Path(tempfile.gettempdir()).resolve()
-    hidden = any(
-        usual.is_relative_to(f"/{name}") for name in ("dev", "run", "proc", "sys")
-    )  # a sandbox has its own
+    hidden = _is_hidden(Path(tempfile.gettempdir()).resolve())
     folder = Path(tempfile.mkdtemp(prefix="rankup-rehearse-", dir="/var/tmp" if hidden else None))
     try:
         yield folder.resolve()
@@ -150,7 +160,7 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def _once(
-    script: Path,
+    folder: Path,
     text: str,
     allocation: Allocation,
     options: Options,
@@ -159,7 +169,7 @@ def _once(
 ) -> Rehearsal:
     with scratch_folder() as scratch:
         scenario = Scenario(
-            scratch=scratch, folder=script.parent, allocation=allocation, slurm_version=options.slurm_version,
+            scratch=scratch, folder=folder, allocation=allocation, slurm_version=options.slurm_version,
             mpi=options.mpi, time=options.job_seconds, started=time.time(), for_real=options.for_real,
             confined=options.confined, python=sys.executable, source=str(Path(__file__).parents[2]),
             user=env.get("USER", "user"), home=env.get("HOME", "/root"),

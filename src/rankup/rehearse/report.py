@@ -119,6 +119,10 @@ def judged(script: Path, rehearsal: Rehearsal, assumed: list[str]) -> Report:
                      *_nothing(found, rehearsal)]),
         *_programs(found, rehearsal), *judge(made, job), *_cpus(found, rehearsal),
     ]  # fmt: skip
+    open_sizes = job.scheduler == "slurm" and not (job.ntasks or job.ntasks_per_node or job.cpus_per_task)
+    unsure = {"no-endpoint"} if _unknown_commands(rehearsal) else set()
+    unsure |= {"step-refused"} if open_sizes or not any(job.gpus) else set()  # a site may give whole nodes
+    findings = [replace(one, confidence=Confidence.LIKELY) if one.code in unsure else one for one in findings]
     if made and not any(job.gpus):
         assumed = [*assumed, "no GPU, since the directives ask for none (--gpus-per-node, --site)"]
     if any(event["text"].startswith("ray start ") for event in _noted(rehearsal)):
@@ -206,13 +210,28 @@ def _ending(rehearsal: Rehearsal) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def _unknown_commands(rehearsal: Rehearsal) -> list[str]:
+    """Commands that are not on this machine, and were taken for ones that work."""
+    texts = dict.fromkeys(
+        event["text"] for event in _noted(rehearsal) if "was taken for a command" in event["text"]
+    )
+    return [text.partition(" ")[0] for text in texts]
+
+
 def _nothing(found: list[Started], rehearsal: Rehearsal) -> Iterator[Finding]:
+    unknown = _unknown_commands(rehearsal)
     inside = any("is in the image alone" in event["text"] for event in _noted(rehearsal))
     if not found and inside:
         yield Finding(
             "nothing-started", Severity.WARNING, "what the script starts is in an image: it is not rehearsed",
             why="The command is not on this machine, so its ranks are not known.",
             fix="rehearse with python in its place, or where the command is installed", confidence=Confidence.LIKELY,
+        )  # fmt: skip
+    elif not found and unknown:
+        yield Finding(
+            "nothing-started", Severity.WARNING, f"what {', '.join(unknown)} would start is not rehearsed",
+            why="The command is not on this machine, so its ranks are not known.",
+            fix="rehearse where the command is installed", confidence=Confidence.LIKELY,
         )  # fmt: skip
     elif not found:
         yield Finding(
@@ -238,7 +257,8 @@ def _programs(found: list[Started], rehearsal: Rehearsal) -> Iterator[Finding]:
     lost = {one.program["target"]: one for one in found if one.missing}
     for target, one in lost.items():
         yield Finding(
-            "missing-program", Severity.ERROR, f"there is no {target} in {one.event['cwd']}",
+            "missing-program", Severity.ERROR,
+            f"there is no {target} in {one.event['cwd']}" if target else f"{one.command}: the program's name is empty",
             why="Python ends with an error on every rank.",
             fix="check the path, and where the script changes its folder",
             confidence=Confidence.LIKELY if rehearsal.pretended else Confidence.SURE,

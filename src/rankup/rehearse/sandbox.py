@@ -24,12 +24,7 @@ from rankup.rehearse.supervision import watch
 from rankup.rehearse.system_calls import (
     BIND,
     CAP_SYS_ADMIN,
-    NEWIPC,
-    NEWNET,
-    NEWNS,
-    NEWPID,
-    NEWUSER,
-    NEWUTS,
+    NAMESPACES,
     NODEV,
     NOSUID,
     PR_CAP_AMBIENT,
@@ -47,7 +42,7 @@ def available() -> str:
     pid = os.fork()
     if pid == 0:
         try:
-            Libc().call("unshare", NEWUSER | NEWNS | NEWPID | NEWNET | NEWIPC | NEWUTS)
+            Libc().call("unshare", NAMESPACES)
             os._exit(0)
         except OSError as error:
             os._exit(min(error.errno or 1, 255))
@@ -61,7 +56,7 @@ def main(plan_file: str) -> int:
     plan: dict[str, Any] = json.loads(Path(plan_file).read_text())
     libc = Libc()
     uid, gid = os.getuid(), os.getgid()
-    libc.call("unshare", NEWUSER | NEWNS | NEWPID | NEWNET | NEWIPC | NEWUTS)
+    libc.call("unshare", NAMESPACES)
     _map_ids(uid, gid)
     libc.mount("none", "/", None, REC | PRIVATE)
     root = Path(plan["scratch"], "root")
@@ -121,11 +116,8 @@ def _process_one(libc: Libc, mounts: Mounts, plan: dict[str, Any], uid: int) -> 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(ValueError, OSError):  # counted in this namespace alone, from Linux 5.14 on
         resource.setrlimit(resource.RLIMIT_NPROC, (2 * plan["most_processes"],) * 2)
-    result = {
-        "overlaid": mounts.overlaid,
-        "left_out": mounts.left_out,
-        **watch(plan, lambda: _keep_capability(libc) if uid else None),
-    }
+    watched = watch(plan, lambda: _keep_capability(libc) if uid else None)
+    result = {"overlaid": mounts.overlaid, "left_out": mounts.left_out, **watched}
     os.fchdir(outside)
     os.chroot(".")
     result["changed"] = mounts.changed()

@@ -25,9 +25,7 @@ class Scenario:
     for_real: bool = False
     queue: str = ""  # a folder: a scheduler looks there for commands that change the queue; "": none does
     restarts: int = 0  # how often the job was requeued
-    variables: Mapping[str, str] = field(
-        default_factory=dict
-    )  # that were given to the job when it was submitted
+    variables: Mapping[str, str] = field(default_factory=dict)  # given to the job when it was submitted
     confined: bool = True  # in a mount namespace: the root is a copy
     python: str = "python3"  # that runs the stand-ins
     source: str = ""  # the folder of the package rankup

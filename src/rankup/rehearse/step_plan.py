@@ -95,16 +95,8 @@ def plan_step(
             TaskPlace(rank, local, node, hosts[node], _gpus_of(bind, local, counts[node], gpus[node], plan))
         )
     bound = bind if max(counts, default=1) > 1 or not bind.startswith("per_task") else ""
-    plan.step = Step(
-        number,
-        tuple(hosts),
-        tuple(tasks),
-        step_cpus,
-        gpus,
-        distribution,
-        bound if any(gpus) else "",
-        launched_from,
-    )
+    bound = bound if any(gpus) else ""
+    plan.step = Step(number, tuple(hosts), tuple(tasks), step_cpus, gpus, distribution, bound, launched_from)
     return plan
 
 

@@ -6,16 +6,12 @@
 | ``context`` | what a stand-in knows of its place: host, scenario, log |
 | ``on_host`` | runs a command as a process of another host |
 | ``holding`` | a step that trains keeps its nodes until the script is quiet |
-| ``standard_input`` | standard input, as srun and ssh take it from a script |
 | ``srun`` | srun |
-| ``slurm_tools`` | scontrol, squeue, sbatch, … |
 | ``mpirun`` | mpirun, mpiexec |
 | ``remote`` | pbsdsh, pbs_tmrsh, ssh, pdsh |
 | ``tasks`` | starts tasks on hosts, and waits for them |
-| ``pbs_tools`` | qstat, qsub, … |
 | ``containers`` | apptainer, docker, … |
-| ``machine`` | hostname, ip, nproc, nvidia-smi, sleep |
+| ``answers`` | scontrol, qstat, hostname, module, wget: a row for each |
 | ``files`` | cp, rm and other commands that change files |
-| ``noted`` | module, conda, pip, wget: noted and not done |
 | ``python`` | python, torchrun and their like: recorded, or run if they are helpers |
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -16,9 +17,8 @@ from rankup.rehearse import log
 from rankup.rehearse.scenario import Scenario
 
 HOST = "RANKUP_REHEARSE_HOST"
-GROUP = (
-    "RANKUP_REHEARSE_GROUP"  # the launch to which a process belongs: "3/5" is the fifth, started by the third
-)
+#: The launch to which a process belongs: "3/5" is the fifth, started by the third.
+GROUP = "RANKUP_REHEARSE_GROUP"
 PASS = "RANKUP_REHEARSE_PASS"  # the process id of a Python that may run
 #: Variables of the rehearsal itself: no program shall be judged by them.
 OWN = (HOST, GROUP, PASS, "BASH_ENV", "OLDPWD", "_", "SHLVL")
@@ -44,6 +44,12 @@ class Here:
     @property
     def job(self) -> Any:
         return self.scenario.allocation
+
+    @property
+    def gpus(self) -> int:
+        """Those of this node that the job has."""
+        job = self.scenario.allocation
+        return dict(zip(job.hosts, job.gpus, strict=True)).get(self.host, 0)
 
     def record(self, kind: str, **values: Any) -> None:
         place = {"host": self.host, "group": self.group, "cwd": str(self.cwd), "name": self.name}
@@ -101,12 +107,9 @@ class Here:
 
     def real(self, name: str) -> str | None:
         """The real command of a name: the first on PATH that is not a stand-in."""
-        own = self.scenario.bin
-        for folder in self.env.get("PATH", os.defpath).split(os.pathsep):
-            path = Path(folder or ".", name)
-            if Path(folder) != own and path.is_file() and os.access(path, os.X_OK):
-                return str(path)
-        return None
+        own = str(self.scenario.bin)
+        folders = self.env.get("PATH", os.defpath).split(os.pathsep)
+        return shutil.which(name, path=os.pathsep.join(folder for folder in folders if folder != own))
 
     def run_real(self, name: str, args: Sequence[str] | None = None) -> NoReturn:
         """Become the real command."""
@@ -116,8 +119,11 @@ class Here:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.execve(path, [name, *(self.args if args is None else args)], self.env)
 
-    def fail(self, text: str, code: int = 1) -> NoReturn:
+    def complain(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
+
+    def fail(self, text: str, code: int = 1) -> NoReturn:
+        self.complain(text)
         raise SystemExit(code)
 
 

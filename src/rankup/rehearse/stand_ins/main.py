@@ -10,6 +10,7 @@ from typing import Any
 
 from rankup.core.registry import load
 from rankup.rehearse.scenario import Scenario
+from rankup.rehearse.stand_ins.answers import NAMES
 from rankup.rehearse.stand_ins.context import Here, stand_in_command
 from rankup.rehearse.stand_ins.files import CHANGE_TOOLS, COPY_TOOLS
 
@@ -19,10 +20,6 @@ _HERE = "rankup.rehearse.stand_ins"
 #: Module → the commands that its ``main`` stands in for.
 COMMANDS: dict[str, tuple[str, ...]] = {
     "srun": ("srun",),
-    "slurm_tools": (
-        "scontrol", "squeue", "sbatch", "salloc", "scancel", "sinfo", "sacct", "sstat", "sbcast", "sgather", "sattach",
-    ),
-    "pbs_tools": ("qstat", "qsub", "qdel", "qalter", "qsig", "qhold", "qrls", "qrerun", "qmsg", "pbsnodes"),
     "mpirun": ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prun"),
     "remote": ("pbsdsh", "pbs_tmrsh", "ssh", "rsh", "pdsh", "clush"),
     "python": (
@@ -31,19 +28,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     ),
     "containers": ("apptainer", "singularity", "docker", "podman", "podman-hpc", "nvidia-docker", "enroot",
     "shifter", "ch-run"),
-    "machine": ("hostname", "ip", "nproc", "nvidia-smi", "rocm-smi", "sleep", "dig", "host", "nslookup",
-    "pkill", "killall"),
-    "noted": (
-        "module", "ml", "conda", "mamba", "micromamba", "git", "pip", "pip3", "unknown-command", "wget", "curl",
-        "aria2c",
-        "scp", "sftp", "ftp", "rclone", "gsutil", "gcloud", "aws", "az", "azcopy", "kaggle", "huggingface-cli",
-        "hf", "wandb",
-        "apt", "apt-get", "yum", "dnf", "brew", "spack", "eb", "npm", "uv", "pipx", "poetry", "mail", "mailx",
-        "sendmail",
-        "sudo", "su", "shutdown", "reboot", "mount", "umount", "systemctl", "telnet", "nc", "rsync-ssl",
-        "globus", "nvidia-cuda-mps-control",
-        "dcgmi", "ray",
-    ),
+    "answers": NAMES,
 }  # fmt: skip
 #: Those that change files, below ``files``: all of them only without a sandbox.
 FILE_COMMANDS = {True: COPY_TOOLS, False: (*COPY_TOOLS, *CHANGE_TOOLS)}

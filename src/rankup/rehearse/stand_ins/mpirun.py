@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,8 +12,7 @@ from rankup.rehearse.mpi_options import MpiOptions, parse, place
 from rankup.rehearse.slurm_env import task_environment
 from rankup.rehearse.srun_options import SrunOptions, inherited
 from rankup.rehearse.stand_ins.context import Here
-from rankup.rehearse.stand_ins.standard_input import given_input
-from rankup.rehearse.stand_ins.tasks import Task, run_all
+from rankup.rehearse.stand_ins.tasks import Task, given_input, run_all
 from rankup.rehearse.step_plan import plan_step
 
 
@@ -25,7 +23,7 @@ def main(here: Here) -> int:
         print(
             {
                 "openmpi": "mpirun (Open MPI) 4.1.6",
-                "hydra": "HYDRA build details: Version 4.1",
+                "hydra": "HYDRA Version 4.1",
                 "pals": "mpiexec (PALS) 1.3",
             }[kind]
         )
@@ -48,12 +46,7 @@ def main(here: Here) -> int:
     counts = [sum(host == one for one, _ in placed) for host in hosts]
     cpus = [here.job.cpus[here.job.hosts.index(host)] for host in hosts]
     group = here.launch(
-        launcher=here.name,
-        hosts=hosts,
-        tasks=len(placed),
-        counts=counts,
-        cpus=cpus,
-        cpus_per_task=options.depth,
+        launcher=here.name, hosts=hosts, counts=counts, cpus=cpus, cpus_per_task=options.depth
     )
     tasks = []
     for rank, (host, local) in enumerate(placed):
@@ -65,10 +58,7 @@ def main(here: Here) -> int:
 
     def ends(number: int, code: int) -> None:
         if code:
-            print(
-                f"{here.name}: rank {number} on {tasks[number].host} ended with exit code {code}",
-                file=sys.stderr,
-            )
+            here.complain(f"{here.name}: rank {number} on {tasks[number].host} ended with exit code {code}")
 
     code = run_all(here, tasks, group, given_input(here), ends, forwards=True)
     here.ended()
@@ -85,7 +75,7 @@ def _family(here: Here) -> str:
 
 def _refused(here: Here, why: str) -> int:
     here.note(f"{' '.join([here.name, *here.args])[:200]}: {why}", "bad-mpirun")
-    print(f"{here.name}: {why}", file=sys.stderr)
+    here.complain(f"{here.name}: {why}")
     return 1
 
 
@@ -140,11 +130,8 @@ def _handed_on(here: Here, options: MpiOptions, host: str, kind: str) -> dict[st
     remote = options.remote_shell or "OMPI_MCA_plm_rsh_agent" in here.env
     if kind == "openmpi" and remote and host != here.host:
         if here.job.scheduler == "slurm":
-            env = {
-                "PATH": f"{here.scenario.bin}:/usr/local/bin:/usr/bin:/bin",
-                "HOME": here.scenario.home,
-                "USER": here.scenario.user,
-            }
+            path = f"{here.scenario.bin}:/usr/local/bin:/usr/bin:/bin"
+            env = {"PATH": path, "HOME": here.scenario.home, "USER": here.scenario.user}
         else:
             env = pbs_env.task_environment(here.scenario, here.env, host, 2)
         return {**env, **named}

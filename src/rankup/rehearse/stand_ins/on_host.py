@@ -2,51 +2,39 @@
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import os
+import shutil
 import signal
 import sys
-from pathlib import Path
 from typing import NoReturn
 
-from rankup.rehearse.stand_ins import noted
+from rankup.rehearse.stand_ins import answers
 from rankup.rehearse.stand_ins.context import HOST, Here
-
-_CLONE_NEWUTS = 0x04000000
+from rankup.rehearse.system_calls import NEWUTS, Libc
 
 
 def main(here: Here) -> NoReturn:
     """``on_host HOST FOLDER COMMAND…``"""
     host, folder, *argv = here.args
     if sys.platform == "linux":
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.unshare(_CLONE_NEWUTS) == 0:
-            libc.sethostname(host.encode(), len(host.encode()))
+        with contextlib.suppress(OSError):
+            Libc().call("unshare", NEWUTS)
+            Libc().call("sethostname", host, len(host.encode()))
     os.environ[HOST] = host
     for each in (signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(each, signal.SIG_DFL)
     try:
         os.chdir(folder)
     except OSError as error:
-        print(
-            f"slurmstepd: error: couldn't chdir to `{folder}': {error.strerror}: going to /tmp instead",
-            file=sys.stderr,
+        here.complain(
+            f"slurmstepd: error: couldn't chdir to `{folder}': {error.strerror}: going to /tmp instead"
         )
         os.chdir("/tmp")
-    if "/" not in argv[0]:
-        found = [
-            str(path)
-            for path in (
-                Path(one or ".", argv[0]) for one in os.environ.get("PATH", "").split(os.pathsep) if one
-            )
-            if path.is_file() and os.access(path, os.X_OK)
-        ]
-        if not found:
-            here.name, here.args = "unknown-command", argv
-            raise SystemExit(noted.main(here))
-        path = found[0]
-    else:
-        path = argv[0]
+    path = argv[0] if "/" in argv[0] else shutil.which(argv[0])
+    if path is None:
+        here.name, here.args = "unknown-command", argv
+        raise SystemExit(answers.main(here))
     try:
         os.execv(path, argv)
     except OSError as error:

@@ -5,24 +5,28 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 from rankup.launch_grammar.launchers import COMMANDS
 from rankup.rehearse.launch_options import accelerate, deepspeed, torchrun
-from rankup.rehearse.programs import (
-    RANK_LINE,
-    Program,
-    imports_torch,
-    launcher,
-    program_of,
-    script,
-    sources,
-)  # fmt: skip
-from rankup.rehearse.record import environment_of
+from rankup.rehearse.programs import RANK_LINE, Program, imports_torch, launcher, program_of, script, sources
 from rankup.rehearse.stand_ins.context import PASS, Here
 from rankup.rehearse.stand_ins.holding import wait_until_quiet
 
+#: Variables by which ranks find each other and their devices; what else a job has is not recorded.
+_PREFIXES = (
+    "SLURM", "PBS_", "PALS_", "PMI", "OMPI_", "MPI_", "MV2_", "PRTE", "MASTER_", "RANK", "WORLD_SIZE", "LOCAL_",
+    "NODE_RANK",
+    "GROUP_", "CUDA_", "ROCR_", "HIP_", "ZE_", "NCCL_", "RCCL_", "GLOO_", "UCX_", "FI_", "OMP_", "MKL_",
+    "TORCH", "PET_",
+    "NPROC", "NNODES", "WORLD", "HOSTNAME", "HEAD", "ADDR", "PORT", "ACCELERATE_", "DEEPSPEED", "HOROVOD_",
+    "APPTAINERENV_",
+    "SINGULARITYENV_", "CROSS_", "DS_", "NUM_", "JAX_", "RDZV", "LD_LIBRARY_PATH", "PYTHONPATH", "PATH",
+    "TMPDIR", "HF_",
+)  # fmt: skip
+_SECRETS = ("TOKEN", "SECRET", "PASSWORD", "API_KEY", "CREDENTIAL")
 PYTHON = "RANKUP_REHEARSE_PYTHON"  # the Python that the hook has caught, by its path
 
 
@@ -55,14 +59,9 @@ def main(here: Here) -> int:  # noqa: RET503 # the last line does not return
         # torch may not be here, and sees no GPU here: a stand-in tells it what the job's nodes have.
         stubs = here.scenario.scratch / "stubs"
         here.env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(stubs), here.env.get("PYTHONPATH", "")]))
-        here.env.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(_gpus(here)))))
+        here.env.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(here.gpus))))
         here.record("probe", argv=[here.name, *here.args])
     _become_python(here)
-
-
-def _gpus(here: Here) -> int:
-    hosts = list(here.job.hosts)
-    return here.job.gpus[hosts.index(here.host)] if here.host in hosts else 0
 
 
 def _record(here: Here, program: Program) -> None:
@@ -160,3 +159,20 @@ def _become_python(here: Here) -> NoReturn:
     if not caught and here.name in COMMANDS and here.real(here.name) is None:
         here.fail(f"{here.name}: command not found", 127)
     os.execve(path, [path, *here.args], env)
+
+
+def environment_of(env: Mapping[str, str]) -> dict[str, str]:
+    """The variables by which ranks find each other and their devices; neither ours nor secrets."""
+    kept = {
+        name: value
+        for name, value in env.items()
+        if name.startswith(_PREFIXES)
+        and not name.startswith("RANKUP_REHEARSE")
+        and not any(word in name.upper() for word in _SECRETS)
+    }
+    for name in ("PYTHONPATH", "PATH"):
+        parts = [one for one in kept.get(name, "").split(os.pathsep) if one and "rankup-rehearse-" not in one]
+        kept.pop(name, None)
+        if parts:
+            kept[name] = os.pathsep.join(parts)
+    return kept

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 from rankup.core.hostlist import expand
@@ -11,8 +10,7 @@ from rankup.errors import RankupError
 from rankup.launch_grammar.reader import read_text
 from rankup.rehearse import pbs_env
 from rankup.rehearse.stand_ins.context import Here
-from rankup.rehearse.stand_ins.standard_input import given_input
-from rankup.rehearse.stand_ins.tasks import Task, run_all
+from rankup.rehearse.stand_ins.tasks import Task, given_input, run_all
 
 
 def main(here: Here) -> int:
@@ -21,7 +19,7 @@ def main(here: Here) -> int:
 
 
 def _launch(here: Here, tasks: list[Task], stdin: str | None = None, *, report: bool = False) -> list[int]:
-    group = here.launch(launcher=here.name, hosts=[task.host for task in tasks], tasks=len(tasks))
+    group = here.launch(launcher=here.name, hosts=[task.host for task in tasks])
     codes: list[int] = []
 
     def ends(number: int, code: int) -> None:
@@ -59,15 +57,7 @@ def _pbsdsh(here: Here) -> int:
         numbers = [int(options["index"]) % max(1, len(lines))]
     elif "copies" in options:
         numbers = [number % len(lines) for number in range(int(options["copies"]))]
-    tasks = [
-        Task(
-            lines[number],
-            rest,
-            pbs_env.task_environment(here.scenario, here.env, lines[number], number + 2),
-            here.scenario.home,
-        )
-        for number in numbers
-    ]
+    tasks = [_of_pbs(here, lines[number], rest, number + 2) for number in numbers]
     _launch(here, tasks, report=True)
     return 0
 
@@ -79,8 +69,7 @@ def _pbs_tmrsh(here: Here) -> int:
     host = rest[0]
     if host not in here.job.hosts:
         return _refused(here, f"{host} is not a host of this job", 254)
-    env = pbs_env.task_environment(here.scenario, here.env, host, 2)
-    return _launch(here, [Task(host, rest[1:], env, here.scenario.home)])[0]
+    return _launch(here, [_of_pbs(here, host, rest[1:], 2)])[0]
 
 
 def _ssh(here: Here) -> int:
@@ -99,8 +88,7 @@ def _ssh(here: Here) -> int:
             f"{here.name} {user_host} reads the script's standard input: the loop that reads hosts "
             "ends after its first round; use ssh -n", "takes-input",
         )  # fmt: skip
-    env = _login_environment(here)
-    return _launch(here, [Task(host, ["/bin/bash", "-c", " ".join(rest)], env, here.scenario.home)], stdin)[0]
+    return _launch(here, [_by_login(here, host, rest)], stdin)[0]
 
 
 def _pdsh(here: Here) -> int:
@@ -114,29 +102,24 @@ def _pdsh(here: Here) -> int:
     unknown = [name for name in names if _resolve(here, name) is None]
     if unknown or not names or not rest:
         return _refused(here, f"{', '.join(unknown) or 'nothing'} is not a host of this job")
-    env = _login_environment(here)
-    tasks = [
-        Task(
-            _resolve(here, name) or name,
-            ["/bin/bash", "-c", " ".join(rest)],
-            env,
-            here.scenario.home,
-            f"{name}: ",
-        )
-        for name in names
-    ]
-    _launch(here, tasks)
+    _launch(here, [_by_login(here, _resolve(here, name) or name, rest, f"{name}: ") for name in names])
     return 0
 
 
-def _login_environment(here: Here) -> Mapping[str, str]:
-    """A new login: neither the job's variables nor what the script exports."""
-    return {
+def _of_pbs(here: Here, host: str, argv: Sequence[str], number: int) -> Task:
+    env = pbs_env.task_environment(here.scenario, here.env, host, number)
+    return Task(host, argv, env, here.scenario.home)
+
+
+def _by_login(here: Here, host: str, words: Sequence[str], label: str = "") -> Task:
+    """A new login: it has neither the job's variables nor what the script exports."""
+    env = {
         "PATH": f"{here.scenario.bin}:/usr/local/bin:/usr/bin:/bin", "HOME": here.scenario.home,
         "USER": here.scenario.user,
         "LOGNAME": here.scenario.user, "SHELL": "/bin/bash", "LANG": here.env.get("LANG", "C.UTF-8"),
         "SSH_CONNECTION": f"{here.job.address(here.host)} 40000 {here.job.address(here.host)} 22",
     }  # fmt: skip
+    return Task(host, ["/bin/bash", "-c", " ".join(words)], env, here.scenario.home, label)
 
 
 def _resolve(here: Here, name: str) -> str | None:
@@ -157,5 +140,5 @@ def _are_hosts(here: Here, text: str) -> bool:
 
 def _refused(here: Here, why: str, code: int = 1) -> int:
     here.note(f"{' '.join([here.name, *here.args])[:200]}: {why}", "bad-command")
-    print(f"{here.name}: {why}", file=sys.stderr)
+    here.complain(f"{here.name}: {why}")
     return code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,8 +10,7 @@ from rankup.rehearse.slurm_env import Step, task_environment
 from rankup.rehearse.srun_options import SrunOptions, inherited, parse
 from rankup.rehearse.stand_ins.context import Here
 from rankup.rehearse.stand_ins.holding import steps
-from rankup.rehearse.stand_ins.standard_input import given_input
-from rankup.rehearse.stand_ins.tasks import Task, run_all
+from rankup.rehearse.stand_ins.tasks import Task, given_input, run_all
 from rankup.rehearse.step_plan import StepPlan, plan_step
 
 
@@ -39,7 +37,7 @@ def main(here: Here) -> int:
         given.command = given.command[: given.command.index(":")]
     plan, step = _place(here, given)
     for warning in plan.warnings:
-        print(f"srun: Warning: {warning}", file=sys.stderr, flush=True)
+        here.complain(f"srun: Warning: {warning}")
         here.note(f"srun warns: {warning}", "srun-warning")
     for note in plan.notes:
         here.note(note, "unknown")
@@ -47,15 +45,9 @@ def main(here: Here) -> int:
         here.note(f"{' '.join(['srun', *here.args])}: {plan.error}", "step-refused")
         here.fail(f"srun: error: {plan.error}")
     group = here.launch(
-        launcher="srun",
-        hosts=list(step.hosts),
-        tasks=len(step.tasks),
-        step=step.number,
-        waits=plan.waits,
-        counts=list(step.counts),
-        cpus=list(step.cpus),
+        launcher="srun", hosts=list(step.hosts), counts=list(step.counts), cpus=list(step.cpus),
         cpus_per_task=plan.cpus_per_task,
-    )
+    )  # fmt: skip
     code = _run(here, given, plan, step, group)
     with steps(here) as state:
         state["held"].pop(str(step.number), None)
@@ -96,7 +88,7 @@ def _run(here: Here, given: SrunOptions, plan: StepPlan, step: Step, group: str)
     programs = _multi_prog(given, here.cwd, len(step.tasks)) if given.has("multi-prog") else {}
     missing = [place.rank for place in step.tasks if programs and place.rank not in programs]
     if missing:
-        print(f"srun: error: No task_id {missing[0]} in configuration file", file=sys.stderr, flush=True)
+        here.complain(f"srun: error: No task_id {missing[0]} in configuration file")
         return 1
     folder = (
         given.options.get("chdir")
@@ -115,11 +107,7 @@ def _run(here: Here, given: SrunOptions, plan: StepPlan, step: Step, group: str)
     def ends(number: int, code: int) -> None:
         if code:
             place = step.tasks[number]
-            print(
-                f"srun: error: {place.host}: task {place.rank}: Exited with exit code {code}",
-                file=sys.stderr,
-                flush=True,
-            )
+            here.complain(f"srun: error: {place.host}: task {place.rank}: Exited with exit code {code}")
 
     return run_all(here, tasks, group, given_input(here), ends, forwards=True)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -82,3 +84,31 @@ def run_all(
     if here.background and trains(here, group):
         wait_until_quiet(here)
     return worst
+
+
+def given_input(here: Here) -> str | None:
+    """A file with what stands on standard input; None if there is nothing.
+
+    srun, ssh and mpirun read all of it, and it is gone for the script's other commands: a ``while read host; do ssh
+    $host …; done`` ends after its first round, here as there.
+    """
+    try:
+        kind = os.fstat(0).st_mode
+    except OSError:
+        return None
+    if not (stat.S_ISREG(kind) or stat.S_ISFIFO(kind)):
+        return None
+    data = b""
+    while True:
+        if stat.S_ISFIFO(kind) and not select.select([0], [], [], 0.5)[0]:
+            break
+        part = os.read(0, 1 << 16)
+        data += part
+        if not part or len(data) > 1 << 22:
+            break
+    if not data:
+        return None
+    with tempfile.NamedTemporaryFile(dir=here.scenario.scratch, prefix="stdin-", delete=False) as file:
+        file.write(data)
+    sys.stdin = None
+    return file.name
