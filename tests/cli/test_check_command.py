@@ -17,6 +17,9 @@ torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=node1
 """
 RIGHT = HEAD_ONLY.replace("torchrun", "srun torchrun")
 LITERAL = RIGHT.replace("--nnodes=2", "--nnodes=3")  # RK107, whose fix is safe
+PROGRAM = (
+    "import torch.distributed as dist\n\ndist.init_process_group('gloo')\ndist.destroy_process_group()\n"
+)
 PAGE = f"# Two nodes\n\nSave this as `job.sh`:\n\n```\n{HEAD_ONLY}```\n"
 
 
@@ -44,12 +47,32 @@ def test_a_mistake_is_shown_with_its_line_and_the_exit_code_is_1(folder, capsys)
     assert lines[2] == f"      5 | {HEAD_ONLY.splitlines()[4]}"
     assert lines[3].lstrip(" |").startswith("^^^") and lines[3].index("^") == lines[2].index("torchrun")
     assert [line[:9] for line in lines[4:6]] == ["  why:   ", "  hint:  "]
-    assert lines[-1].startswith("1 file: 1 error (1 fixable with --unsafe-fixes)")
+    assert lines[-2].startswith("1 file: 1 error (1 fixable with --unsafe-fixes)")
+    assert lines[-1] == "checked: job.sh · not followed: train.py (not found at train.py)"
 
 
 def test_a_right_script_is_silent_and_the_exit_code_is_0(folder, capsys):
     (folder / "job.sh").write_text(RIGHT)
-    assert check(capsys, "job.sh") == (0, "1 file: nothing found\n", "")
+    (folder / "train.py").write_text(PROGRAM)
+    assert check(capsys, "job.sh") == (0, "2 files: nothing found\n", "")
+
+
+def test_a_job_whose_program_was_not_read_is_never_without_a_word_in_any_format(folder, capsys):
+    (folder / "job.sh").write_text(RIGHT)
+    read = "checked: job.sh · not followed: train.py (not found at train.py)"
+    assert check(capsys, "job.sh") == (0, f"1 file: no finding in what was read\n{read}\n", "")
+    assert check(capsys, "--strict", "job.sh")[0] == 1
+    answer = json.loads(check(capsys, "--json", "job.sh")[1])
+    assert answer["checked"] == ["job.sh"]
+    assert answer["not_followed"] == [
+        {"name": "train.py", "reason": "not found at train.py", "path": "job.sh", "line": 5}
+    ]
+    (run,) = json.loads(check(capsys, "--format", "sarif", "job.sh")[1])["runs"]
+    (said,) = run["invocations"][0]["toolExecutionNotifications"]
+    assert said["message"]["text"] == "train.py was not checked: not found at train.py"
+    assert said["locations"][0]["physicalLocation"]["region"]["startLine"] == 5
+    annotation = check(capsys, "--format", "github", "job.sh")[1]
+    assert annotation.startswith("::notice file=job.sh,line=5,title=not followed::train.py was not checked")
 
 
 def test_json_has_place_rule_and_fix(folder, capsys):
@@ -75,7 +98,7 @@ def test_json_has_place_rule_and_fix(folder, capsys):
 def test_github_gets_one_annotation_for_each_finding(folder, capsys):
     (folder / "job.sh").write_text(HEAD_ONLY)
     _, out, _ = check(capsys, "--format", "github", "job.sh")
-    (line,) = out.splitlines()
+    line, _ = out.splitlines()
     assert line.startswith("::error file=job.sh,line=5,col=1,endLine=5,endColumn=")
     assert ",title=RK101 no-srun::" in line
 
@@ -105,8 +128,9 @@ def test_fix_repairs_what_is_safe_keeps_mode_and_line_ends_and_leaves_the_rest(f
     job = folder / "job.sh"
     job.write_text(LITERAL)
     job.chmod(0o750)
+    (folder / "train.py").write_text(PROGRAM)
     code, out, _ = check(capsys, "--fix", "job.sh")
-    assert (code, out) == (0, "1 file: nothing found; 1 file fixed\n")
+    assert (code, out) == (0, "2 files: nothing found; 1 file fixed\n")
     assert "--nnodes=$SLURM_NNODES" in job.read_text()
     assert job.stat().st_mode & 0o777 == 0o750
     job.write_text(HEAD_ONLY)
@@ -127,7 +151,8 @@ def test_diff_writes_nothing_and_patch_takes_it(folder, capsys):
 def test_a_comment_allows_one_place(folder, capsys):
     allowed = HEAD_ONLY.replace("\ntorchrun", "\n# rankup: allow RK101 (others start by hand)\ntorchrun")
     (folder / "job.sh").write_text(allowed)
-    assert check(capsys, "job.sh")[:2] == (0, "1 file: nothing found\n")
+    (folder / "train.py").write_text(PROGRAM)
+    assert check(capsys, "job.sh")[:2] == (0, "2 files: nothing found\n")
     (folder / "job.sh").write_text(HEAD_ONLY.replace("train.py", "train.py  # rankup: allow no-srun"))
     assert check(capsys, "job.sh")[0] == 0
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from rankup.check.check import Diagnostic
+from rankup.check.document import Document
 from rankup.check.rule import Edit
 
 
@@ -16,7 +18,7 @@ def fixed(files: dict[str, str], found: Iterable[Diagnostic]) -> dict[str, str]:
     """
     taken: dict[str, list[Edit]] = {path: [] for path in files}
     for diagnostic in found:
-        edits = [(edit.document or diagnostic.match.document, edit) for edit in diagnostic.match.edits]
+        edits = [edit_in_part(edit, diagnostic.match.document) for edit in diagnostic.match.edits]
         if all(
             document.path in files and not document.lines and not _meets(taken[document.path], edit)
             for document, edit in edits
@@ -25,6 +27,12 @@ def fixed(files: dict[str, str], found: Iterable[Diagnostic]) -> dict[str, str]:
                 if edit not in taken[document.path]:
                     taken[document.path].append(edit)
     return {path: _applied(text, taken[path]) for path, text in files.items()}
+
+
+def edit_in_part(edit: Edit, document: Document) -> tuple[Document, Edit]:
+    """The file that an edit changes, which may be a script that ``document`` runs, and the edit there."""
+    holder, span = (edit.document or document).part(edit.span)
+    return holder, replace(edit, span=span)
 
 
 def _meets(taken: Iterable[Edit], edit: Edit) -> bool:

@@ -48,7 +48,9 @@ def check(
     ] = False,
     unsafe_fixes: Annotated[bool, typer.Option("--unsafe-fixes", help="apply all fixes")] = False,
     diff: Annotated[bool, typer.Option("--diff", help="print the fixes as a diff and write nothing")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="warnings fail as well")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="warnings fail as well, and programs that were not found")
+    ] = False,
     form: Annotated[
         str, typer.Option("--format", metavar="FORMAT", help="text, json, github or sarif")
     ] = "text",
@@ -92,7 +94,8 @@ def check(
 
 def _failed(checked: Checked, strict: bool) -> bool:
     found = checked.findings
-    return fails(found) or (strict and any(f.severity is not Severity.NOTE for f in found))
+    warned = bool(checked.not_followed) or any(f.severity is not Severity.NOTE for f in found)
+    return fails(found) or (strict and warned)
 
 
 def _write(path: Path, text: str) -> None:

@@ -12,6 +12,9 @@ from rankup.check.facts.job.source import joined
 #: Variables that hold the folder from which the job was submitted.
 HERE = frozenset({"SLURM_SUBMIT_DIR", "PBS_O_WORKDIR", "PWD", "LS_SUBCWD"})
 
+#: Ends of files that set up an environment, and nothing that rules ask for.
+_SETTING_UP = ("activate", "conda.sh", "bashrc", ".bash_profile", "lmod.sh")
+
 
 def builtin(runner: ShellReader, command: Command) -> bool:
     """Builtins that change what follows. Whether the command is one."""
@@ -25,7 +28,7 @@ def builtin(runner: ShellReader, command: Command) -> bool:
         content = runner.files.get(target.text)
         if content is not None:
             runner.text(content)
-        elif not target.tail.endswith(("activate", "conda.sh", "bashrc", ".bash_profile", "lmod.sh")):
+        elif not target.tail.endswith(_SETTING_UP) and not runner.include(target):
             runner.sources_files = True
     elif name == "eval":
         with runner.changed(parent=command):
