@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from pathlib import Path
 
 import pytest
 
@@ -13,12 +14,19 @@ from rankup.check.fixes import fixed
 from rankup.check.registry import all_rules
 
 RULES = all_rules()
-FIRES = [
-    pytest.param(rule, text, id=f"{rule.code}-{i}") for rule in RULES for i, text in enumerate(rule.fires)
-]
-SILENT = [
-    pytest.param(rule, text, id=f"{rule.code}-{i}") for rule in RULES for i, text in enumerate(rule.silent)
-]
+MORE = Path(__file__).parent / "examples"  # beside the two of each rule's own file
+
+
+def _examples(rule, word, own):
+    """A rule's own examples, and those after a line ``=== WORD`` of its file here."""
+    path = MORE / f"{rule.code}.txt"
+    parts = re.split(r"^=== (\w+)\n", path.read_text() if path.exists() else "", flags=re.M)
+    more = [text for key, text in zip(parts[1::2], parts[2::2], strict=True) if key == word]
+    return [pytest.param(rule, text, id=f"{rule.code}-{i}") for i, text in enumerate([*own, *more])]
+
+
+FIRES = [case for rule in RULES for case in _examples(rule, "fires", rule.fires)]
+SILENT = [case for rule in RULES for case in _examples(rule, "silent", rule.silent)]
 
 
 def found(rule, files):

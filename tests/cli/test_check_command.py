@@ -7,6 +7,7 @@ import json
 import pytest
 
 from rankup.cli.app import main
+from rankup.core.shell import Completed
 
 HEAD_ONLY = """\
 #!/bin/bash
@@ -307,3 +308,30 @@ def test_a_notebook_is_not_read_and_the_hint_names_the_way(folder, capsys):
     (folder / "train.ipynb").write_text('{"cells": []}')
     code, out, _ = check(capsys, "train.ipynb")
     assert code == 0 and "jupyter nbconvert --to script train.ipynb" in out
+
+
+def test_explain_files_says_what_each_file_was_taken_for(folder, capsys):
+    (folder / "job.sh").write_text(RIGHT)
+    (folder / "run.log").write_text("#SBATCH --nodes=2\nepoch 1\n")
+    code, out, _ = check(capsys, "--explain-files", ".")
+    assert code == 0
+    assert out.splitlines() == [
+        "job.sh: job (its first line names a shell)",
+        "run.log: left out (it is a log)",
+    ]
+
+
+def test_a_fix_that_bash_would_refuse_is_not_written(folder, capsys, monkeypatch):
+    (folder / "job.sh").write_text(LITERAL)
+    refuse = Completed(2, "", "syntax error")
+    accept = Completed(0, "", "")
+    monkeypatch.setattr("rankup.check.paths.run", lambda _, stdin: accept if stdin == LITERAL else refuse)
+    check(capsys, "--fix", "job.sh")
+    assert (folder / "job.sh").read_text() == LITERAL
+
+
+def test_a_fix_keeps_the_line_ends_of_lines_that_it_does_not_edit(folder, capsys):
+    mixed = LITERAL.replace("#SBATCH --nodes=2\n", "#SBATCH --nodes=2\r\n")
+    (folder / "job.sh").write_bytes(mixed.encode())
+    check(capsys, "--fix", "--select", "RK107", "job.sh")
+    assert (folder / "job.sh").read_bytes() == mixed.replace("--nnodes=3", "--nnodes=$SLURM_NNODES").encode()

@@ -14,11 +14,12 @@ from rankup.check.document import Document, Place
 from rankup.check.facts.job.job import NotFollowed
 from rankup.check.facts.start import Start
 from rankup.check.fixes import fixed
-from rankup.check.inputs import Inputs, read_document, read_inputs
+from rankup.check.inputs import Inputs, parses, read_document, read_inputs
 from rankup.check.pages.joining import page_documents
 from rankup.check.rule import Safety
 from rankup.check.selection import Selection
 from rankup.check.suppression import without_allowed
+from rankup.core.shell import run
 from rankup.findings.finding import Finding, Severity
 from rankup.sites.site import Site
 
@@ -89,7 +90,7 @@ def repair_paths(
     before = dict(files.documents)
     for _ in range(MOST_PASSES):
         chosen = [d for d in checked.diagnostics if d.rule.safety in safeties and checked.can_fix(d)]
-        changed = fixed(checked.texts, chosen)
+        changed = fixed(checked.texts, chosen, _is_still_a_script)
         if changed == checked.texts:
             break
         files.change(changed)
@@ -98,6 +99,18 @@ def repair_paths(
     return checked, {
         str(path): (before[path], after[path]) for path in before if before[path].text != after[path].text
     }
+
+
+def _is_still_a_script(path: str, before: str, after: str) -> bool:
+    """Whether a fix leaves a program that compiles, or a script that bash can read, if it was one before."""
+    if path.endswith(".py"):
+        return parses(after) or not parses(before)
+    return _bash_reads(after) or not _bash_reads(before)
+
+
+def _bash_reads(text: str) -> bool:
+    """Whether ``bash -n`` accepts a script; True without bash."""
+    return run(["bash", "-n"], stdin=text.replace("\r\n", "\n")).code in (0, 127)
 
 
 def difference(before: Document, after: Document) -> str:

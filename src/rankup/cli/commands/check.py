@@ -51,6 +51,9 @@ def check(
     strict: Annotated[
         bool, typer.Option("--strict", help="warnings fail as well, and programs that were not found")
     ] = False,
+    explain_files: Annotated[
+        bool, typer.Option("--explain-files", help="list what each file was taken for, and why")
+    ] = False,
     form: Annotated[
         str, typer.Option("--format", metavar="FORMAT", help="text, json, github or sarif")
     ] = "text",
@@ -86,6 +89,10 @@ def check(
         fixed = len(changes)
     else:
         checked, fixed = check_paths(paths, selection, profile), 0
+    if explain_files:
+        for name, (kind, why) in checked.inputs.kinds.items():
+            print(f"{name}: {kind} ({why})")
+        raise typer.Exit(0)
     checked.other += [*_jobs(checked, selection.site), *_unknown(checked)]
     failed = _failed(checked, selection.strict)
     diagnostics.write(write, checked, fixed_files=fixed, failed=failed)

@@ -42,6 +42,7 @@ class Launch:
     arguments: tuple[Value, ...] = ()
     command: Command = field(default_factory=lambda: Command(Span(0, 0), (), Shell()))
     scope: Mapping[str, Binding] = field(default_factory=dict, repr=False)  # the variables at this place
+    unknown: tuple[Value, ...] = ()  # options that the launcher does not have
     beside: tuple[str, ...] = ()  # the Python files where a program that is not there was looked for
 
     @property

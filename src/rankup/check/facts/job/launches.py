@@ -25,6 +25,7 @@ class LauncherLine:
     module: str = ""  # of python -m
     arguments: tuple[Value, ...] = ()
     inline: bool = False  # python -c, python - <<EOF: not a program of its own
+    unknown: tuple[Value, ...] = ()  # options that the launcher does not have
     no_python: tuple[Value, ...] = ()  # torchrun --no_python COMMAND
 
 
@@ -62,7 +63,7 @@ def _module(name: str, words: tuple[Value, ...]) -> LauncherLine | None:
 def _launcher(launcher: str, words: Sequence[Value]) -> LauncherLine | None:
     parsed = parse(launcher, words)
     rest = parsed.rest
-    line = LauncherLine(launcher, parsed.options, parsed.words)
+    line = LauncherLine(launcher, parsed.options, parsed.words, unknown=tuple(parsed.unknown))
     if launcher == "horovodrun":
         inner = start_of(_base(rest), rest) if rest else None
         if inner is None:

@@ -22,8 +22,13 @@ _LATE_SHEBANG = re.compile(r"(?<=\n)#![ \t]*/\S+(?=[^\n]*\n+#(?:SBATCH|PBS|BSUB)
 _ONLY_QUOTE = re.compile(r"[ \t]*([\"'`“”‘’´]+)[ \t]*(?=\n|\Z)")
 _NAMES = re.compile(r"\b([A-Za-z_]\w*)\+?=")
 _CSH = re.compile(
-    r"^[ \t]*(?:export[ \t]+\w+=|if[ \t]+\[.*\][ \t]*;?[ \t]*then|fi[ \t]*$|done[ \t]*$|\w+=\S+[ \t]*$)", re.M
+    r"^[ \t]*(?:export[ \t]+\w+=|if[ \t]+\[.*\][ \t]*;?[ \t]*then|fi[ \t]*$|done[ \t]*$|\w+=\S+[ \t]*$"
+    r"|(?:setenv|set|echo)[ \t][^#\n]*(?:\$\(\w|\$\{#\w+\[@\]\})[^\n]*)",
+    re.M,
 )
+#: What bash's grammar cannot read.
+_CSH_BLOCK = re.compile(r"^[ \t]*(?:foreach|while|switch|if)[ \t]*\(|^[ \t]*(?:end|endif|endsw)[ \t]*$", re.M)
+_SHELL_OPTION = re.compile(r"^#PBS[ \t]+-S[ \t]+\S*/(t?csh)\b", re.M)
 _HETEROGENEOUS = re.compile(r"^#SBATCH[ \t]+(hetjob|packjob)\b", re.M)
 
 
@@ -36,6 +41,8 @@ def read_job(document: Document, site: Site | None = None, find_script: FindScri
     job = Job(document, site, language=language_of(text), crlf="\r\n" in document.text)
     # A page may show `cat job.sh` or a prompt before the script itself.
     shebangs = [match.start() for match in _LATE_SHEBANG.finditer(text, 0, 2000)]
+    if _SHELL_OPTION.search(text):
+        job.language = "csh"
     first = _COMMAND.search(text, shebangs[-1] if shebangs else 0)
     job.first_command = first.start() if first else len(text)
     job.names = set(_NAMES.findall(text))
@@ -44,14 +51,15 @@ def read_job(document: Document, site: Site | None = None, find_script: FindScri
     quote = _ONLY_QUOTE.match(text, job.first_command)
     job.quote_first = Span(*quote.span(1)) if quote and any(line.late for line in job.lines) else None
     job.misspelt = misspelt_directives(text, job.first_command)
-    if job.language != "bash" or "\0" in text or len(text) > _LONGEST or _long_line(text):
+    if job.language == "csh":
+        job.csh_words = [Span(*match.span()) for match in _CSH.finditer(text)]
+    csh = job.language == "csh" and not _CSH_BLOCK.search(text)
+    if (job.language != "bash" and not csh) or "\0" in text or len(text) > _LONGEST or _long_line(text):
         job.broken = True
         job.lines = [line for line in job.lines if not line.late]
         if job.language != "bash":
             why = f"it is a script for {job.language}: only its directives were read"
             job.not_followed.append(NotFollowed(PurePath(document.path).name, Span(0, 0), why))
-        if job.language == "csh":
-            job.csh_words = [Span(*match.span()) for match in _CSH.finditer(text)]
         return job
     runner = Runner(job.request, len(text), find_script)
     try:

@@ -259,6 +259,7 @@ class Runner(ShellReader):
             Launch(
                 command.span, path, self._start(command, start), None, start.launcher, start.options, start.words,
                 script, start.module, start.arguments, command, dict(self.state.scope),
+                start.unknown,
             )
         )  # fmt: skip
 
