@@ -67,7 +67,11 @@ def test_what_was_not_read_is_named_with_the_reason(tmp_path, line, name, reason
 
 
 def test_a_script_for_another_shell_is_named_as_not_read(tmp_path):
-    found = checked(tmp_path, {"job.sh": "#!/bin/csh\n#PBS -l select=2\nforeach x (1 2)\npython train.py\nend\n"}, "job.sh")
+    found = checked(
+        tmp_path,
+        {"job.sh": "#!/bin/csh\n#PBS -l select=2\nforeach x (1 2)\npython train.py\nend\n"},
+        "job.sh",
+    )
     ((_, one),) = found.not_followed
     assert (one.name, one.reason) == ("job.sh", "it is a script for csh: only its directives were read")
 

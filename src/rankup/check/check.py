@@ -90,7 +90,7 @@ def read_subjects(
                 continue
             if launch.paths and not launch.module and not launch.script.startswith("/"):
                 launch.beside = list_beside(job.document, launch.script)
-            job.not_followed += _missing(launch)
+            job.not_followed += _missing(job, launch)
     return Subjects(read_jobs, list(read.values()))
 
 
@@ -100,7 +100,7 @@ def _without_helpers(jobs: list[Job]) -> list[Job]:
     return [job for job in jobs if job.scheduler or job.document.path not in run]
 
 
-def _missing(launch: Launch) -> Iterator[NotFollowed]:
+def _missing(job: Job, launch: Launch) -> Iterator[NotFollowed]:
     """What a launch starts, if that should have been read."""
     if launch.command.in_output:
         return
@@ -109,7 +109,11 @@ def _missing(launch: Launch) -> Iterator[NotFollowed]:
         yield NotFollowed(name, launch.span, f"not found at {launch.paths[0]}")
     elif launch.target is not None:
         why = f"not found at {launch.script}" if launch.script else "only the job knows its path"
-        yield NotFollowed(launch.target.text, launch.span, why)
+        shown = job.document[launch.target.span]
+        if shown.startswith(("<", "{{")):
+            yield NotFollowed(shown, launch.span, "it is a placeholder")
+        else:
+            yield NotFollowed(launch.target.text, launch.span, why)
 
 
 def diagnostics(subjects: Subjects) -> list[Diagnostic]:

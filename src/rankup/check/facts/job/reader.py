@@ -11,7 +11,7 @@ from rankup.check.facts.job.directives import Directive, DirectiveLine, directiv
 from rankup.check.facts.job.job import Job, NotFollowed
 from rankup.check.facts.job.request import Request
 from rankup.check.facts.job.runner import FindScript, Runner, no_script
-from rankup.check.facts.job.source import Source, language_of
+from rankup.check.facts.job.source import Source, language_of, with_unknown_words
 from rankup.check.facts.job.typos import blanks_after_backslash, misspelt_directives
 from rankup.sites.site import Site
 
@@ -37,7 +37,7 @@ def read_job(document: Document, site: Site | None = None, find_script: FindScri
 
     It never fails: what cannot be read is not in the facts.
     """
-    text = document.text.replace("\r", " ")
+    text = with_unknown_words(document.text.replace("\r", " "))
     job = Job(document, site, language=language_of(text), crlf="\r\n" in document.text)
     # A page may show `cat job.sh` or a prompt before the script itself.
     shebangs = [match.start() for match in _LATE_SHEBANG.finditer(text, 0, 2000)]

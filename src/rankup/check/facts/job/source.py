@@ -16,6 +16,18 @@ _SHEBANG = re.compile(r"#![ \t]*(\S+)(?:[ \t]+(?:-S[ \t]+)?(\S+))?")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
+#: Words that a reader or a program replaces: <project>, {{ nodes }}; and a template's own lines.
+_TO_FILL_IN = re.compile(r"(?<![<\w])<([A-Za-z][\w/.-]*(?: [\w/.-]+)*)>(?![\w/$])|\{\{([^{}\n]*)\}\}")
+_OF_TEMPLATE = re.compile(r"^([ \t]*)\{%[^\n]*%\}[ \t]*$", re.M)
+
+
+def with_unknown_words(text: str) -> str:
+    """``text`` with a variable that nobody knows for each word to fill in, at the same places."""
+    if "{%" in text:
+        text = _OF_TEMPLATE.sub(lambda match: match[1] + "#" * (len(match[0]) - len(match[1])), text)
+    return _TO_FILL_IN.sub(lambda match: "$_" + re.sub(r"\W", "_", match[0][1:-1]), text)
+
+
 class Source:
     """A text to be read by a shell.
 
@@ -32,7 +44,7 @@ class Source:
     @classmethod
     def of_document(cls, text: str, start: int = 0) -> Source:
         """The text of a file; its places count from ``start``."""
-        clean = PLACEHOLDER.sub("?", text)
+        clean = PLACEHOLDER.sub("?", with_unknown_words(text))
         return cls(clean, [(0, Span(start, start + len(text)), True)], [])
 
     @classmethod

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rankup.check.facts.job.commands import Value, Variable
 from rankup.check.facts.job.job import Job, Launch
 from rankup.check.facts.job.questions import agents, nnodes
+from rankup.check.facts.job.typos import is_like
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 
@@ -27,6 +28,7 @@ _SET = (
     "HOST",
     "USER",
     "HOME",
+    "_",
 )
 _SHELL = frozenset({"RANDOM", "SRANDOM", "UID", "PWD", "SECONDS", "EPOCHSECONDS", "BASHPID", "PPID", "SHLVL"})
 
@@ -36,16 +38,13 @@ def find(job: Job) -> Iterator[Match]:
         return
     for launch in agents(job):
         given = [launch.options[name] for name in _WHERE if name in launch.options]
-        unset = next((name for value in given if (name := _unset(job, value))), "")
-        if unset:
-            yield Match(
-                job.document,
-                given[0].span,
-                f"{unset} is never set: the address of the rendezvous is empty.",
-                severity=Severity.WARNING,
-                confidence=Confidence.LIKELY,
-            )
-        elif not given and _many(job, launch) and not launch.options.keys() & {"standalone", "rdzv_conf"}:
+        for option in (*_WHERE, "rdzv_id"):
+            value = launch.options.get(option)
+            unset = _unset(job, value) if value is not None else ""
+            if value is not None and unset:
+                said = f"{unset} is never set: --{option} is empty."
+                yield Match(job.document, value.span, said, severity=Severity.WARNING)
+        if not given and _many(job, launch) and not launch.options.keys() & {"standalone", "rdzv_conf"}:
             yield Match(
                 job.document,
                 launch.span,
@@ -59,14 +58,15 @@ def _unset(job: Job, value: Value) -> str:
     if not isinstance(host, Variable) or host.operator or not host.name.isidentifier():
         return ""
     name = host.name
-    known = name in job.names or name in job.assigned or name in job.tested
+    known = name in job.names or name in job.tested or any(is_like(name, other) for other in job.assigned)
     return "" if known or name.startswith(_SET) or name in _SHELL or not name.isupper() else name
 
 
 def _many(job: Job, launch: Launch) -> bool:
     """Whether it certainly forms a world of several nodes, and all its options are known."""
-    command = launch.command
-    if any(word.known is None and not word.head for word in command.argv[1:6]):
+    values = [id(value) for value in launch.options.values()]
+    words = launch.command.argv[1 : 1 + 2 * len(values)]
+    if any(word.known is None and not word.head and id(word) not in values for word in words):
         return False
     count = nnodes(job, launch)
     return (count or 0) > 1 or (count is None and "nnodes" in launch.options and job.request.many_nodes)
