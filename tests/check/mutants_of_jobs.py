@@ -5,6 +5,17 @@ from __future__ import annotations
 # File, what is replaced, by what, and the rule that has to find it.
 JOB_MUTANTS = [
     ("job-slurm-one-node/job.sh", "train.py", "trian.py", "RK173"),
+    ("job-slurm-torchrun-c10d/job.sh", '    --rdzv_endpoint "$MASTER_ADDR:29500" \\\n', "", "RK174"),
+    ("job-slurm-torchrun-c10d/job.sh", "MASTER_ADDR=$(", "HEAD=$(", "RK174"),
+    ("job-slurm-srun-python/job.sh", "srun --cpu-bind=cores --kill-on-bad-exit=1", "sbatch", "RK175"),
+    ("job-slurm-one-node/job.sh", "\ntorchrun", "\n# torchrun", "RK176"),
+    ("job-slurm-one-node/job.sh", "\ntorchrun", "\npip install timm\ntorchrun", "RK177"),
+    (
+        "job-slurm-srun-python/job.sh",
+        "\nexport MASTER_PORT",
+        "\nMASTER_ADDR=gpu017\nexport MASTER_PORT",
+        "RK178",
+    ),
     ("job-slurm-torchrun/job.sh", "--ntasks-per-node=1", "--ntask-per-node=1", "RK172"),
     ("job-pbs-ssh/job.pbs", 'train.py" &', 'train.py"', "RK171"),
     ("job-slurm-seeds/job.sh", "seed-%A_%a.log", "seed.log", "RK169"),

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from rankup.cli.app import main
+from rankup.core.shell import Completed
 
 HEAD_ONLY = """\
 #!/bin/bash
@@ -18,6 +19,9 @@ torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=node1
 """
 RIGHT = HEAD_ONLY.replace("torchrun", "srun torchrun")
 LITERAL = RIGHT.replace("--nnodes=2", "--nnodes=3")  # RK107, whose fix is safe
+PROGRAM = (
+    "import torch.distributed as dist\n\ndist.init_process_group('gloo')\ndist.destroy_process_group()\n"
+)
 PAGE = f"# Two nodes\n\nSave this as `job.sh`:\n\n```\n{HEAD_ONLY}```\n"
 
 
@@ -45,12 +49,32 @@ def test_a_mistake_is_shown_with_its_line_and_the_exit_code_is_1(folder, capsys)
     assert lines[2] == f"      5 | {HEAD_ONLY.splitlines()[4]}"
     assert lines[3].lstrip(" |").startswith("^^^") and lines[3].index("^") == lines[2].index("torchrun")
     assert [line[:9] for line in lines[4:6]] == ["  why:   ", "  hint:  "]
-    assert lines[-1].startswith("1 file: 1 error (1 fixable with --unsafe-fixes)")
+    assert lines[-2].startswith("1 file: 1 error (1 fixable with --unsafe-fixes)")
+    assert lines[-1] == "checked: job.sh · not followed: train.py (not found at train.py)"
 
 
 def test_a_right_script_is_silent_and_the_exit_code_is_0(folder, capsys):
     (folder / "job.sh").write_text(RIGHT)
-    assert check(capsys, "job.sh") == (0, "1 file: nothing found\n", "")
+    (folder / "train.py").write_text(PROGRAM)
+    assert check(capsys, "job.sh") == (0, "2 files: nothing found\n", "")
+
+
+def test_a_job_whose_program_was_not_read_is_never_without_a_word_in_any_format(folder, capsys):
+    (folder / "job.sh").write_text(RIGHT)
+    read = "checked: job.sh · not followed: train.py (not found at train.py)"
+    assert check(capsys, "job.sh") == (0, f"1 file: no finding in what was read\n{read}\n", "")
+    assert check(capsys, "--strict", "job.sh")[0] == 1
+    answer = json.loads(check(capsys, "--json", "job.sh")[1])
+    assert answer["checked"] == ["job.sh"]
+    assert answer["not_followed"] == [
+        {"name": "train.py", "reason": "not found at train.py", "path": "job.sh", "line": 5}
+    ]
+    (run,) = json.loads(check(capsys, "--format", "sarif", "job.sh")[1])["runs"]
+    (said,) = run["invocations"][0]["toolExecutionNotifications"]
+    assert said["message"]["text"] == "train.py was not checked: not found at train.py"
+    assert said["locations"][0]["physicalLocation"]["region"]["startLine"] == 5
+    annotation = check(capsys, "--format", "github", "job.sh")[1]
+    assert annotation.startswith("::notice file=job.sh,line=5,title=not followed::train.py was not checked")
 
 
 PAGES = "https://github.com/rankup/rankup/blob/main/docs/reference/rules"
@@ -79,7 +103,7 @@ def test_json_has_place_rule_fix_and_page(folder, capsys):
 def test_github_gets_one_annotation_for_each_finding(folder, capsys):
     (folder / "job.sh").write_text(HEAD_ONLY)
     _, out, _ = check(capsys, "--format", "github", "job.sh")
-    (line,) = out.splitlines()
+    line, _ = out.splitlines()
     assert line.startswith("::error file=job.sh,line=5,col=1,endLine=5,endColumn=")
     assert ",title=RK101 no-srun::" in line
 
@@ -138,8 +162,9 @@ def test_fix_repairs_what_is_safe_keeps_mode_and_line_ends_and_leaves_the_rest(f
     job = folder / "job.sh"
     job.write_text(LITERAL)
     job.chmod(0o750)
+    (folder / "train.py").write_text(PROGRAM)
     code, out, _ = check(capsys, "--fix", "job.sh")
-    assert (code, out) == (0, "1 file: nothing found; 1 file fixed\n")
+    assert (code, out) == (0, "2 files: nothing found; 1 file fixed\n")
     assert "--nnodes=$SLURM_NNODES" in job.read_text()
     assert job.stat().st_mode & 0o777 == 0o750
     job.write_text(HEAD_ONLY)
@@ -160,7 +185,8 @@ def test_diff_writes_nothing_and_patch_takes_it(folder, capsys):
 def test_a_comment_allows_one_place(folder, capsys):
     allowed = HEAD_ONLY.replace("\ntorchrun", "\n# rankup: allow RK101 (others start by hand)\ntorchrun")
     (folder / "job.sh").write_text(allowed)
-    assert check(capsys, "job.sh")[:2] == (0, "1 file: nothing found\n")
+    (folder / "train.py").write_text(PROGRAM)
+    assert check(capsys, "job.sh")[:2] == (0, "2 files: nothing found\n")
     (folder / "job.sh").write_text(HEAD_ONLY.replace("train.py", "train.py  # rankup: allow no-srun"))
     assert check(capsys, "job.sh")[0] == 0
 
@@ -315,3 +341,30 @@ def test_a_notebook_is_not_read_and_the_hint_names_the_way(folder, capsys):
     (folder / "train.ipynb").write_text('{"cells": []}')
     code, out, _ = check(capsys, "train.ipynb")
     assert code == 0 and "jupyter nbconvert --to script train.ipynb" in out
+
+
+def test_explain_files_says_what_each_file_was_taken_for(folder, capsys):
+    (folder / "job.sh").write_text(RIGHT)
+    (folder / "run.log").write_text("#SBATCH --nodes=2\nepoch 1\n")
+    code, out, _ = check(capsys, "--explain-files", ".")
+    assert code == 0
+    assert out.splitlines() == [
+        "job.sh: job (its first line names a shell)",
+        "run.log: left out (it is a log)",
+    ]
+
+
+def test_a_fix_that_bash_would_refuse_is_not_written(folder, capsys, monkeypatch):
+    (folder / "job.sh").write_text(LITERAL)
+    refuse = Completed(2, "", "syntax error")
+    accept = Completed(0, "", "")
+    monkeypatch.setattr("rankup.check.paths.run", lambda _, stdin: accept if stdin == LITERAL else refuse)
+    check(capsys, "--fix", "job.sh")
+    assert (folder / "job.sh").read_text() == LITERAL
+
+
+def test_a_fix_keeps_the_line_ends_of_lines_that_it_does_not_edit(folder, capsys):
+    mixed = LITERAL.replace("#SBATCH --nodes=2\n", "#SBATCH --nodes=2\r\n")
+    (folder / "job.sh").write_bytes(mixed.encode())
+    check(capsys, "--fix", "--select", "RK107", "job.sh")
+    assert (folder / "job.sh").read_bytes() == mixed.replace("--nnodes=3", "--nnodes=$SLURM_NNODES").encode()

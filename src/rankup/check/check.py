@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import PurePosixPath
 from typing import Any
 
 from rankup.check.document import Document, Place
-from rankup.check.facts.job.job import Job
+from rankup.check.facts.job.job import Job, Launch, NotFollowed
 from rankup.check.facts.job.reader import read_job
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.reader import read_program
@@ -16,7 +18,8 @@ from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Finding, Severity
 from rankup.sites.site import Site
 
-# A document, and a path that it names (relative to its folder) → the text of that Python program, if there is one.
+# A document, and a path that it names (relative to its folder, or the end of an absolute one) → the text of that
+# program or script, if it is there.
 FindFile = Callable[[Document, str], Document | None]
 # The same → the Python files that are in its place, if it is not there.
 ListBeside = Callable[[Document, str], tuple[str, ...]]
@@ -72,18 +75,45 @@ def read_subjects(
             read[key] = read_program(document, site, lambda name: find_file(document, name))
         return read[key]
 
-    read_jobs = [read_job(document, site) for document in jobs]
+    read_jobs = _without_helpers(
+        [read_job(document, site, partial(find_file, document)) for document in jobs]
+    )
     for document in programs:
         program_of(document)
     for job in read_jobs:
         for launch in job.launches:
-            started = find_file(job.document, launch.script) if launch.script else None
+            found = (find_file(job.document, path) for path in launch.paths)
+            started = next((program for program in found if program is not None), None)
             if started is not None:
                 launch.program = program_of(started)
                 launch.program.starts.append(launch.start)
-            elif launch.script:
+                continue
+            if launch.paths and not launch.module and not launch.script.startswith("/"):
                 launch.beside = list_beside(job.document, launch.script)
+            job.not_followed += _missing(job, launch)
     return Subjects(read_jobs, list(read.values()))
+
+
+def _without_helpers(jobs: list[Job]) -> list[Job]:
+    """``jobs`` without the scripts that others of them run: those are read where they run."""
+    run = {helper.path for job in jobs for helper in job.document.helpers}
+    return [job for job in jobs if job.scheduler or job.document.path not in run]
+
+
+def _missing(job: Job, launch: Launch) -> Iterator[NotFollowed]:
+    """What a launch starts, if that should have been read."""
+    if launch.command.in_output:
+        return
+    if launch.paths:
+        name = launch.module or PurePosixPath(launch.script).name
+        yield NotFollowed(name, launch.span, f"not found at {launch.paths[0]}")
+    elif launch.target is not None:
+        why = f"not found at {launch.script}" if launch.script else "only the job knows its path"
+        shown = job.document[launch.target.span]
+        if shown.startswith(("<", "{{")):
+            yield NotFollowed(shown, launch.span, "it is a placeholder")
+        else:
+            yield NotFollowed(launch.target.text, launch.span, why)
 
 
 def diagnostics(subjects: Subjects) -> list[Diagnostic]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 
@@ -45,6 +45,9 @@ class Document:
     indent: int = 0
     name: str = ""  # the file name that a page gives to a block; a file's own name otherwise
     submitted: str = ""  # the one script that the page submits, if this is the only script that it shows
+    helpers: tuple[
+        Document, ...
+    ] = ()  # scripts that it runs: their texts follow its own, each after a line end
 
     @cached_property
     def starts(self) -> list[int]:
@@ -71,7 +74,25 @@ class Document:
         end = self.starts[number + 1] - 1 if number + 1 < len(self.starts) else len(self.text)
         return self.text[start:end].removesuffix("\r")
 
+    def with_helpers(self, helpers: tuple[Document, ...]) -> Document:
+        """The same, with the texts of the scripts that it runs after its own."""
+        texts = [self.text, *(helper.text for helper in helpers)]
+        return replace(self, text="\n".join(texts), helpers=helpers) if helpers else self
+
+    def part(self, span: Span) -> tuple[Document, Span]:
+        """The document that holds a span, this or a helper, and the span there."""
+        end = len(self.text)
+        for helper in reversed(self.helpers):
+            start = end - len(helper.text)
+            if span.start >= start:
+                return helper, Span(span.start - start, span.end - start)
+            end = start - 1
+        return self, span
+
     def place(self, span: Span) -> Place:
+        holder, inside = self.part(span)
+        if holder is not self:
+            return holder.place(inside)
         line, end_line = self.line_of(span.start), self.line_of(max(span.start, span.end))
         return Place(
             self.path,

@@ -28,6 +28,14 @@ _TRAINING = re.compile(
 )
 
 
+_OLD = re.compile(r"(\.(old|orig|bak|save|rej|swp)|~)$")
+_FENCE = re.compile(r"^[ \t]*```", re.M)
+_LOGGED = re.compile(
+    r"^\W*\d{4}-\d\d-\d\d[ T]|^\[?\d\d:\d\d:\d\d|^Traceback |^\s+File \"|\bit/s\b|^(slurmstepd|srun|sbatch): |\d+%\|"
+    r"|\b[Ee]poch[ :\[]+\d+.*\bloss\b|^W\d{4} |^\[rank\d+\]|NCCL (INFO|WARN)|^(INFO|WARNING|ERROR|DEBUG)[: ]"
+)
+
+
 @dataclass
 class Inputs:
     """What there is to check."""
@@ -37,6 +45,7 @@ class Inputs:
     pages: list[Document] = field(default_factory=list)
     job_files: list[Path] = field(default_factory=list)  # job.toml
     skipped: list[Path] = field(default_factory=list)  # named by the user, but none of these
+    kinds: dict[str, tuple[str, str]] = field(default_factory=dict)  # path → what it was taken for, and why
 
 
 Read = Callable[[Path], Document | None]
@@ -77,7 +86,8 @@ def _excluded(path: Path, exclude: Iterable[str]) -> bool:
 
 def _add(inputs: Inputs, path: Path, read: Read, *, named: bool) -> None:
     document = read(path) if named or _worth_reading(path) else None
-    kind = kind_of(document) if document else ""
+    kind, why = kind_of(document) if document else ("", "it is not text")
+    inputs.kinds[str(path)] = (kind or "left out", why)
     if document is None or not kind:
         inputs.skipped += [path] if named else []
     elif kind == "job file":
@@ -88,6 +98,8 @@ def _add(inputs: Inputs, path: Path, read: Read, *, named: bool) -> None:
         inputs.jobs.append(document)
     elif named or _TRAINING.search(document.text):
         inputs.programs.append(document)
+    else:
+        inputs.kinds[str(path)] = ("left out", "it imports nothing that trains")
 
 
 def _worth_reading(path: Path) -> bool:
@@ -129,19 +141,45 @@ def decoded(raw: bytes) -> str | None:
         return raw.decode("latin-1")
 
 
-def kind_of(document: Document) -> str:
-    """ "job", "program", "page", "job file" or ""."""
+def kind_of(document: Document) -> tuple[str, str]:
+    """ "job", "program", "page", "job file" or "", and why."""
     name, text = document.name.lower(), document.text
     suffix = Path(name).suffix
     if suffix in PAGES:
-        return "page"
+        return "page", f"its name ends with {suffix}"
     if suffix == ".toml":
-        return "job file" if re.search(r"^\[job\]", text, re.M) else ""
+        return (
+            ("job file", "it has a [job]") if re.search(r"^\[job\]", text, re.M) else ("", "it has no [job]")
+        )
+    if _SHELL.match(text):
+        return "job", "its first line names a shell"
+    if _OLD.search(name):
+        return "", "its name is that of a copy"
     if suffix in (".py", ".pyw") or _PYTHON.match(text):
-        return "program"
-    if is_job(text) or (suffix in (".sh", ".bash", ".sbatch", ".slurm", ".pbs", ".job", ".qsub", ".csh")):
-        return "job"
-    return "program" if _TRAINING.search(text) and parses(text) else ""
+        return "program", "it is Python by its name or its first line"
+    if suffix in (".out", ".err", ".log") or _is_log(text):
+        return "", "it is a log"
+    if suffix == ".txt" and (_FENCE.search(text) or _is_prose(text)):
+        return "page", "it is prose with code"
+    if suffix in (".sh", ".bash", ".sbatch", ".slurm", ".pbs", ".job", ".qsub", ".csh"):
+        return "job", f"its name ends with {suffix}"
+    if is_job(text):
+        return "job", "it has directives or starts ranks"
+    if _TRAINING.search(text) and parses(text):
+        return "program", "it is Python that imports what trains"
+    return "", "it has no directives, and is not Python that trains"
+
+
+def _is_log(text: str) -> bool:
+    """Whether a text without a shell's first line looks like what a job prints: times, tracebacks, progress."""
+    lines = [line for line in text[:20_000].split("\n") if line.strip()]
+    return len(lines) > 5 and sum(bool(_LOGGED.search(line)) for line in lines) > len(lines) / 5
+
+
+def _is_prose(text: str) -> bool:
+    """Whether a text begins with sentences, before any directive."""
+    head = _DIRECTIVE.split(text, maxsplit=1)[0][:2000]
+    return len(re.findall(r"^[A-Z][a-z]+(?: [\w,'-]+){4,}[.:]?$", head, re.M)) >= 2
 
 
 def is_job(text: str) -> bool:

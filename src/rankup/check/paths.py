@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from rankup.check.check import Diagnostic, FindFile, diagnostics, in_reading_order, read_subjects
-from rankup.check.document import Document
+from rankup.check.document import Document, Place
+from rankup.check.facts.job.job import NotFollowed
 from rankup.check.facts.start import Start
 from rankup.check.fixes import fixed
-from rankup.check.inputs import Inputs, read_document, read_inputs
+from rankup.check.inputs import Inputs, parses, read_document, read_inputs
 from rankup.check.pages.joining import page_documents
 from rankup.check.rule import Safety
 from rankup.check.selection import Selection
 from rankup.check.suppression import without_allowed
+from rankup.core.shell import run
 from rankup.findings.finding import Finding, Severity
 from rankup.sites.site import Site
 
@@ -24,16 +27,21 @@ MOST_PASSES = 10  # of fixes that make room for each other
 _FOLDERS_ABOVE = (
     2  # a job script often lies in a folder of its own: scripts/job.sh starts train.py beside scripts/
 )
+_SCRIPTS = (".py", ".sh", ".bash", ".slurm", ".sbatch", ".pbs", "")
 _MOST_ENTRIES = 300  # of a folder in whose folders a program is looked for
 
 
 @dataclass
 class Checked:
-    """What was found. ``other`` are findings that are not a rule's: comments that allow nothing."""
+    """What was found. ``other`` are findings that are not a rule's: comments that allow nothing.
+
+    ``not_followed`` is what the jobs start and nobody read: no rule has judged it.
+    """
 
     inputs: Inputs
     diagnostics: list[Diagnostic]
     other: list[Finding]
+    not_followed: list[tuple[Place, NotFollowed]]
     texts: dict[str, str]  # path → text of every file that was read, as it is (or was repaired)
 
     def can_fix(self, diagnostic: Diagnostic) -> bool:
@@ -82,7 +90,7 @@ def repair_paths(
     before = dict(files.documents)
     for _ in range(MOST_PASSES):
         chosen = [d for d in checked.diagnostics if d.rule.safety in safeties and checked.can_fix(d)]
-        changed = fixed(checked.texts, chosen)
+        changed = fixed(checked.texts, chosen, _is_still_a_script)
         if changed == checked.texts:
             break
         files.change(changed)
@@ -91,6 +99,18 @@ def repair_paths(
     return checked, {
         str(path): (before[path], after[path]) for path in before if before[path].text != after[path].text
     }
+
+
+def _is_still_a_script(path: str, before: str, after: str) -> bool:
+    """Whether a fix leaves a program that compiles, or a script that bash can read, if it was one before."""
+    if path.endswith(".py"):
+        return parses(after) or not parses(before)
+    return _bash_reads(after) or not _bash_reads(before)
+
+
+def _bash_reads(text: str) -> bool:
+    """Whether ``bash -n`` accepts a script; True without bash."""
+    return run(["bash", "-n"], stdin=text.replace("\r\n", "\n")).code in (0, 127)
 
 
 def difference(before: Document, after: Document) -> str:
@@ -131,28 +151,52 @@ def _check(paths: Sequence[Path], selection: Selection, site: Site | None, files
     on_disk = _on_disk(files)
     subjects = read_subjects(inputs.jobs, inputs.programs, on_disk, site, _beside)
     found = diagnostics(subjects)
-    jobs = [job.document for job in subjects.jobs]
-    programs = [program.document for program in subjects.programs]
     for page in inputs.pages:
         scripts, shown = page_documents(page)
-        found += diagnostics(read_subjects(scripts, shown, _in_page(shown, on_disk), site))
-        jobs += scripts
-        programs += shown
+        of_page = read_subjects(scripts, shown, _in_page(shown, on_disk), site)
+        found += diagnostics(of_page)
+        subjects.jobs += of_page.jobs
+        subjects.programs += of_page.programs
     chosen = [diagnostic for diagnostic in in_reading_order(found) if selection.holds(diagnostic.rule)]
-    kept, other = without_allowed(chosen, jobs=jobs, programs=programs)
+    kept, other = without_allowed(
+        chosen,
+        jobs=[job.document for job in subjects.jobs],
+        programs=[program.document for program in subjects.programs],
+    )
+    unread = {(job.document.place(one.span), one): None for job in subjects.jobs for one in job.not_followed}
     texts = {document.path: document.text for document in files.documents.values()}
-    return Checked(inputs, kept, other, texts)
+    return Checked(inputs, kept, other, sorted(unread, key=lambda pair: pair[0].path), texts)
 
 
 def _on_disk(files: _Files) -> FindFile:
     def find(document: Document, name: str) -> Document | None:
-        for place in _folders(document):
-            path = Path(_plain(place / name))
-            if path.suffix == ".py" and path.is_file():
+        for path in _places(document, name):
+            if path.suffix in _SCRIPTS and path.is_file():
                 return files.read(path)
         return None
 
     return find
+
+
+def _places(document: Document, name: str) -> Iterator[Path]:
+    """Where a file may be that a document names: its own path, or the end of a path that begins elsewhere."""
+    parts = PurePosixPath(name.lstrip("/")).parts
+    if name.startswith("/"):
+        yield Path(name)
+    folders = _folders(document)
+    yield from (Path(_plain(place / name.lstrip("/"))) for place in folders)
+    if name.startswith("/"):
+        for first in range(1, len(parts)):
+            yield from (Path(_plain(place.joinpath(*parts[first:]))) for place in folders)
+    elif len(parts) > 1:  # the repository's own name before a path
+        for place in folders:
+            if _name_of(place) == parts[0]:
+                yield Path(_plain(place.joinpath(*parts[1:])))
+
+
+@lru_cache(maxsize=1024)
+def _name_of(folder: Path) -> str:
+    return folder.resolve().name
 
 
 def _folders(document: Document) -> list[Path]:
@@ -198,6 +242,8 @@ def _in_page(programs: Sequence[Document], on_disk: FindFile) -> FindFile:
 
     def find(document: Document, name: str) -> Document | None:
         base = PurePosixPath(name).name
+        if not base.endswith(".py"):
+            return on_disk(document, name)
         named = [program for program in programs if PurePosixPath(program.name).name == base]
         if named:
             return named[-1]

@@ -15,6 +15,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "deepspeed": ("deepspeed",),
     "ds": ("deepspeed",),
     "horovodrun": ("horovodrun",),
+    "tune": ("torchrun", "run"),  # torchtune
 }
 #: The same for ``python -m MODULE``.
 MODULES: Mapping[str, tuple[str, ...]] = {

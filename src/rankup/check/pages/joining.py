@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from rankup.check.document import Document
 from rankup.check.inputs import parses
 from rankup.check.pages.blocks import Block, blocks_of
-from rankup.check.pages.names import undefined_names
+from rankup.check.pages.names import bound_names, undefined_names
 
 _DIRECTIVE = re.compile(r"^\s*#(SBATCH|PBS|BSUB)\s", re.M)
 _CODE = re.compile(r"^\s*(import|from|def|class|for|with|if|while)\s|[\w)\]]\s*=\s*|\w\(", re.M)
@@ -27,6 +27,7 @@ _OTHER = re.compile(
     r"\b(output|console|pycon|json|ya?ml|toml|ini|diff|c\+\+|cpp|dockerfile|makefile|xml|julia|r)\b", re.I
 )
 _ELLIPSIS = re.compile(r"^\s*(#\s*)?(\.\.\.|…|\[\.\.\.\]|<snip>)|(\.\.\.|…)\s*$", re.M)
+_OF_A_PAGE = re.compile(r"^[ \t]*(- |```)", re.M)  # a list, another fence: no command begins so
 _PLACEHOLDER = re.compile(r"(?<![<\w])<[A-Za-z][\w \-/.]*>|\bYOUR_\w+|\b[Yy]our[-_][\w-]+|\bXXX+\b")
 _HERE = re.compile(
     r"^\s*cat\s*(?:>\s*(?P<a>\S+)\s*<<|<<)-?\s*(?P<q>['\"]?)(?P<end>\w+)(?P=q)\s*(?:>\s*(?P<b>\S+))?\s*$"
@@ -78,6 +79,8 @@ def _pieces(blocks: Iterable[Block]) -> Iterator[Piece]:
         for block in _here_documents(outer):
             text = block.text
             if re.search(r"^>>> ", text, re.M):
+                continue
+            if _OF_A_PAGE.search(text):
                 continue
             if _DIRECTIVE.search(text):
                 yield Piece(block, _name(block, (".sh", ".sbatch", ".slurm", ".pbs", ".job", ".bash")), "job")
@@ -155,10 +158,19 @@ def _group(groups: list[list[Piece]], piece: Piece) -> None:
                 group.append(piece)
                 return
         groups.append([piece])
-    elif not groups or _begins(piece.block.text):
+    elif not groups or _begins(piece.block.text) or not _belongs(groups[-1], piece):
         groups.append([piece])
     else:
         groups[-1].append(piece)
+
+
+def _belongs(group: list[Piece], piece: Piece) -> bool:
+    """Whether a piece uses what the pieces before it define, or the other way round; if it can be read alone."""
+    before = "\n".join(one.block.text for one in group)
+    if not parses(before) or not parses(piece.block.text):
+        return True
+    first, second = ast.parse(before), ast.parse(piece.block.text)
+    return bool(undefined_names(second) & bound_names(first) or undefined_names(first) & bound_names(second))
 
 
 def _begins(text: str) -> bool:
@@ -197,7 +209,8 @@ def _joined(page: Document, pieces: list[Piece], *, complete: bool) -> Document:
         piece.block.first + number for piece in pieces for number in range(piece.block.text.count("\n") + 1)
     ]
     text = "\n".join(texts) + "\n"
-    whole = complete and not _ELLIPSIS.search(text) and not _PLACEHOLDER.search(text)
+    is_program = pieces[0].kind == "program"  # in a job script a placeholder is a word that nobody knows
+    whole = complete and not _ELLIPSIS.search(text) and not (is_program and _PLACEHOLDER.search(text))
     name = next((piece.name for piece in pieces if piece.name), "")
     return Document(page.path, text, whole, (*lines, lines[-1]), pieces[0].block.indent, name)
 

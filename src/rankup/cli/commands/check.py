@@ -49,7 +49,12 @@ def check(
     ] = False,
     unsafe_fixes: Annotated[bool, typer.Option("--unsafe-fixes", help="apply all fixes")] = False,
     diff: Annotated[bool, typer.Option("--diff", help="print the fixes as a diff and write nothing")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="warnings fail as well")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="warnings fail as well, and programs that were not found")
+    ] = False,
+    explain_files: Annotated[
+        bool, typer.Option("--explain-files", help="list what each file was taken for, and why")
+    ] = False,
     form: Annotated[
         str, typer.Option("--format", metavar="FORMAT", help="text, json, github or sarif")
     ] = "text",
@@ -85,6 +90,10 @@ def check(
         fixed = len(changes)
     else:
         checked, fixed = check_paths(paths, selection, profile), 0
+    if explain_files:
+        for name, (kind, why) in checked.inputs.kinds.items():
+            print(f"{name}: {kind} ({why})")
+        raise typer.Exit(0)
     checked.other += [*_jobs(checked, selection.site), *_unknown(checked)]
     failed = _failed(checked, selection.strict)
     diagnostics.write(write, checked, fixed_files=fixed, failed=failed)
@@ -93,7 +102,8 @@ def check(
 
 def _failed(checked: Checked, strict: bool) -> bool:
     found = checked.findings
-    return fails(found) or (strict and any(f.severity is not Severity.NOTE for f in found))
+    warned = bool(checked.not_followed) or any(f.severity is not Severity.NOTE for f in found)
+    return fails(found) or (strict and warned)
 
 
 def _write(path: Path, text: str) -> None:

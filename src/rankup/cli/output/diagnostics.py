@@ -21,6 +21,7 @@ from rankup.findings.finding import Confidence, Finding, Severity
 from rankup.findings.text import count, text_lines
 
 FORMATS = {"text": "text", "json": "json", "github": "github", "sarif": "sarif"}
+_MOST_NAMES = 8  # of files, in the last line
 _WIDEST_LINE = 160  # of a quoted line
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -49,6 +50,8 @@ def _write_text(checked: Checked, fixed_files: int) -> None:
     if checked.other:
         print("\n".join(text_lines(checked.other, width)))
     print(_summary(checked, fixed_files))
+    if checked.not_followed:
+        print(_unread(checked))
 
 
 def _text(diagnostic: Diagnostic, brief: bool, width: int | None) -> list[str]:
@@ -80,7 +83,9 @@ def _summary(checked: Checked, fixed_files: int) -> str:
     inputs = checked.inputs
     files = len(checked.texts) + len(inputs.job_files)
     what = f"{files} file{'s' * (files != 1)}"
-    counted = count(checked.findings) or "nothing found"
+    counted = count(checked.findings) or (
+        "no finding in what was read" if checked.not_followed else "nothing found"
+    )
     fixable = [diagnostic.rule.safety for diagnostic in checked.diagnostics if checked.can_fix(diagnostic)]
     offers = [
         f"{fixable.count(safety)} fixable with {flag}"
@@ -91,6 +96,14 @@ def _summary(checked: Checked, fixed_files: int) -> str:
     words += [f" ({', '.join(offers)})"] if offers else []
     words += [f"; {fixed_files} file{'s' * (fixed_files != 1)} fixed"] if fixed_files else []
     return "".join(words)
+
+
+def _unread(checked: Checked) -> str:
+    """What was read and what was not, each with the reason."""
+    read = list(dict.fromkeys(PurePath(path).name for path in checked.texts))
+    more = f" and {len(read) - _MOST_NAMES} more" if len(read) > _MOST_NAMES else ""
+    unread = dict.fromkeys(f"{one.name} ({one.reason})" for _, one in checked.not_followed)
+    return f"checked: {', '.join(read[:_MOST_NAMES])}{more} · not followed: {', '.join(unread)}"
 
 
 def _as_dict(checked: Checked, fixed_files: int, failed: bool) -> dict[str, Any]:
@@ -114,6 +127,11 @@ def _as_dict(checked: Checked, fixed_files: int, failed: bool) -> dict[str, Any]
         "passed": not failed,
         "files": len(checked.texts) + len(checked.inputs.job_files),
         "fixed_files": fixed_files,
+        "checked": sorted(checked.texts),
+        "not_followed": [
+            {"name": one.name, "reason": one.reason, "path": place.path, "line": place.line}
+            for place, one in checked.not_followed
+        ],
         "findings": found,
     }
 
@@ -150,6 +168,9 @@ def _github(checked: Checked) -> Iterator[str]:
         }
         properties = ",".join(f"{key}={_property(str(value))}" for key, value in values.items())
         yield f"::{words[finding.severity]} {properties}::{_data(_message(finding))}"
+    for place, one in checked.not_followed:
+        properties = f"file={_property(place.path)},line={place.line},title=not followed"
+        yield f"::notice {properties}::{_data(f'{one.name} was not checked: {one.reason}')}"
 
 
 def _message(finding: Finding) -> str:
@@ -188,7 +209,25 @@ def _sarif(checked: Checked) -> dict[str, Any]:
     return {
         "$schema": _SARIF_SCHEMA,
         "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "results": results}],
+        "runs": [
+            {
+                "tool": {"driver": driver},
+                "invocations": [
+                    {
+                        "executionSuccessful": True,
+                        "toolExecutionNotifications": [
+                            {
+                                "level": "note",
+                                "message": {"text": f"{one.name} was not checked: {one.reason}"},
+                                "locations": [{"physicalLocation": _location(place)}],
+                            }
+                            for place, one in checked.not_followed
+                        ],
+                    }
+                ],
+                "results": results,
+            }
+        ],
     }
 
 

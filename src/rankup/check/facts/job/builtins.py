@@ -12,6 +12,24 @@ from rankup.check.facts.job.source import joined
 #: Variables that hold the folder from which the job was submitted.
 HERE = frozenset({"SLURM_SUBMIT_DIR", "PBS_O_WORKDIR", "PWD", "LS_SUBCWD"})
 
+#: Ends of files that set up an environment, and nothing that rules ask for.
+_SETTING_UP = ("activate", "conda.sh", "bashrc", ".bash_profile", "lmod.sh")
+
+_QUIET = frozenset(
+    {"echo", "module", "ml", "mkdir", "sleep", "wait", "exit", "true", "false", ":", "rm", "cp", "mv"}
+)
+#: Commands that prepare a job and start nothing.
+SETTINGS = _QUIET | frozenset(
+    {
+        "cd", "pushd", "popd", "set", "source", ".", "export", "unset", "declare", "readonly", "ulimit", "umask",
+        "conda",
+        "mamba", "hostname", "date", "scontrol", "head", "cat", "which", "nvidia-smi", "rocm-smi", "pwd", "ls", "env",
+        "printenv", "printf", "setenv", "limit", "test", "[", "awk", "sed", "grep", "sort", "uniq", "wc", "cut", "tr",
+        "shuf", "expr", "seq", "tail", "uname", "whoami", "id", "nproc", "df", "free", "dirname", "basename",
+        "realpath",
+    }
+)  # fmt: skip
+
 
 def builtin(runner: ShellReader, command: Command) -> bool:
     """Builtins that change what follows. Whether the command is one."""
@@ -25,8 +43,12 @@ def builtin(runner: ShellReader, command: Command) -> bool:
         content = runner.files.get(target.text)
         if content is not None:
             runner.text(content)
-        elif not target.tail.endswith(("activate", "conda.sh", "bashrc", ".bash_profile", "lmod.sh")):
+        elif not target.tail.endswith(_SETTING_UP) and not runner.include(target):
             runner.sources_files = True
+    elif name in ("setenv", "set") and len(argv) > 1 and (name == "setenv" or "=" in argv[1].head):  # csh
+        known, equals, _ = argv[1].head.partition("=")
+        value = argv[1].after(len(known) + 1) if equals else argv[2] if len(argv) > 2 else EMPTY
+        runner.bind(known, value, argv[1].span, export=name == "setenv")
     elif name == "eval":
         with runner.changed(parent=command):
             runner.text(joined(argv[1:]))
@@ -51,22 +73,8 @@ def builtin(runner: ShellReader, command: Command) -> bool:
             known, _, _ = word.head.partition("=")
             if re.fullmatch(r"[A-Za-z_]\w*", known) and "=" in word.head:
                 runner.bind(known, word.after(len(known) + 1), word.span, export=name == "export")
-    elif name not in (
-        "echo",
-        "module",
-        "ml",
-        "mkdir",
-        "sleep",
-        "wait",
-        "exit",
-        "true",
-        "false",
-        ":",
-        "rm",
-        "cp",
-        "mv",
-    ):
-        return False
+    else:
+        return name in _QUIET
     return True
 
 

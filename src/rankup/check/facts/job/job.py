@@ -9,9 +9,19 @@ from rankup.check.document import Document, Span
 from rankup.check.facts.job.commands import Binding, Command, Shell, Step, Value, Variable
 from rankup.check.facts.job.directives import DirectiveLine
 from rankup.check.facts.job.request import Request
+from rankup.check.facts.program.names import KNOWN_PACKAGES
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.start import Start
 from rankup.sites.site import Site
+
+
+@dataclass(frozen=True)
+class NotFollowed:
+    """A program or script that a job starts, and that was not read."""
+
+    name: str
+    span: Span
+    reason: str
 
 
 @dataclass(eq=False)
@@ -19,9 +29,7 @@ class Launch:
     """One start of a training program by a job script."""
 
     span: Span
-    script: str = (
-        ""  # the program's path as the script says it, relative to the script's folder; "" if unknown
-    )
+    script: str = ""  # the program's path, relative to the script's folder or absolute; "" if unknown
     start: Start = field(default_factory=Start)  # the same for the rules of the program
     program: Program | None = None  # None: the file was not found, or is not Python
     launcher: str = "python"  # torchrun, launch, accelerate, deepspeed, horovodrun, fabric
@@ -34,7 +42,18 @@ class Launch:
     arguments: tuple[Value, ...] = ()
     command: Command = field(default_factory=lambda: Command(Span(0, 0), (), Shell()))
     scope: Mapping[str, Binding] = field(default_factory=dict, repr=False)  # the variables at this place
+    unknown: tuple[Value, ...] = ()  # options that the launcher does not have
     beside: tuple[str, ...] = ()  # the Python files where a program that is not there was looked for
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Where the program may be; none if nobody knows, or if it is a module of an installed package."""
+        if self.script.endswith(".py"):
+            return (self.script,)
+        top, path = self.module.partition(".")[0], self.module.replace(".", "/")
+        if not top.isidentifier() or top in KNOWN_PACKAGES:
+            return ()
+        return tuple(f"{at}{path}{end}" for at in ("", "src/") for end in (".py", "/__main__.py"))
 
     @property
     def step(self) -> Step | None:
@@ -82,6 +101,7 @@ class Job:
     starts_unknown: list[Command] = field(
         default_factory=list
     )  # scripts that are not here: they may start anything
+    not_followed: list[NotFollowed] = field(default_factory=list)
     broken: bool = False  # parts could not be read: nothing follows from what is absent
     first_command: int = 0  # where the scheduler stops to read directives
     crlf: bool = False

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from rankup.check.facts.job.commands import Value, Variable
+from rankup.check.facts.job.commands import Atom, Value, Variable
 from rankup.check.facts.job.options import parse
 from rankup.launch_grammar.launchers import COMMANDS, MODULES, launch_of
 
@@ -25,6 +25,7 @@ class LauncherLine:
     module: str = ""  # of python -m
     arguments: tuple[Value, ...] = ()
     inline: bool = False  # python -c, python - <<EOF: not a program of its own
+    unknown: tuple[Value, ...] = ()  # options that the launcher does not have
     no_python: tuple[Value, ...] = ()  # torchrun --no_python COMMAND
 
 
@@ -62,7 +63,7 @@ def _module(name: str, words: tuple[Value, ...]) -> LauncherLine | None:
 def _launcher(launcher: str, words: Sequence[Value]) -> LauncherLine | None:
     parsed = parse(launcher, words)
     rest = parsed.rest
-    line = LauncherLine(launcher, parsed.options, parsed.words)
+    line = LauncherLine(launcher, parsed.options, parsed.words, unknown=tuple(parsed.unknown))
     if launcher == "horovodrun":
         inner = start_of(_base(rest), rest) if rest else None
         if inner is None:
@@ -95,21 +96,26 @@ def _is_python_variable(argv: Sequence[Value]) -> bool:
     )
 
 
-def relative_path(script: Value, folder: str | None, here: frozenset[str]) -> str:
-    """A program's path relative to the job script's folder; "" if nobody knows it.
+def path_of(script: Value, folder: str | None, here: frozenset[str]) -> str:
+    """A file's path relative to the job script's folder; "" if not even its name is known.
 
-    ``folder`` is the working directory in the same way (None: unknown, and then the script's folder is as good a guess
-    as any); ``here`` are variables that hold the folder from which the job was submitted.
+    It begins with ``/`` if it is an absolute path, or what is known of the end of one. ``folder`` is the working
+    directory (None: unknown, and then the script's folder is as good a guess as any); ``here`` are variables that hold
+    the folder from which the job was submitted.
     """
-    atoms = [atom for atom in script.atoms if getattr(atom, "text", "x") or isinstance(atom, Variable)]
+    atoms = [atom for given in script.atoms for atom in _with_default(given) if getattr(atom, "text", "x")]
     base = folder or ""
     if atoms and isinstance(atoms[0], Variable) and atoms[0].name in here:
-        script, base = Value(tuple(atoms[1:])), ""
-        path = (script.known or "").lstrip("/")
+        atoms, base = atoms[1:], ""
+        path = Value(tuple(atoms)).known
+        path = path.lstrip("/") if path is not None else None
     else:
-        path = script.known or ""
-    if not path or path.startswith(("/", "~")) or not path.endswith(".py"):
-        return ""
+        path = Value(tuple(atoms)).known
+    if path is None:  # /unknown/folders/train.py
+        _, slash, end = Value(tuple(atoms)).tail.partition("/")
+        return slash + end if end else ""
+    if not path or path.startswith(("/", "~")):
+        return path.removeprefix("~")
     parts: list[str] = []
     for part in PurePosixPath(base, path).parts:
         if part == ".." and parts and parts[-1] != "..":
@@ -117,3 +123,10 @@ def relative_path(script: Value, folder: str | None, here: frozenset[str]) -> st
         else:
             parts.append(part)
     return "/".join(parts)
+
+
+def _with_default(atom: Atom) -> tuple[Atom, ...]:
+    """``${1:-train.py}`` is its default, since nobody knows better."""
+    if isinstance(atom, Variable) and atom.operator in (":-", "-", ":=", "=") and atom.default is not None:
+        return atom.default.atoms
+    return (atom,)

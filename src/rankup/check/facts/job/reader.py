@@ -3,36 +3,46 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePath
 from typing import Any
 
 from rankup.check.document import Document, Span
 from rankup.check.facts.job.directives import Directive, DirectiveLine, directive_lines, directives_of
-from rankup.check.facts.job.job import Job
+from rankup.check.facts.job.job import Job, NotFollowed
 from rankup.check.facts.job.request import Request
-from rankup.check.facts.job.runner import Runner
-from rankup.check.facts.job.source import Source
+from rankup.check.facts.job.runner import FindScript, Runner, no_script
+from rankup.check.facts.job.source import Source, language_of, with_unknown_words
 from rankup.check.facts.job.typos import blanks_after_backslash, misspelt_directives
 from rankup.sites.site import Site
 
 _LONGEST = 400_000  # characters: a longer text is not a job script
 _LONGEST_LINE = 20_000
-_SHEBANG = re.compile(r"#![ \t]*(\S+)(?:[ \t]+(?:-S[ \t]+)?(\S+))?")
 _COMMAND = re.compile(r"^[ \t]*(?!\$ )[^\s#]", re.M)
 _LATE_SHEBANG = re.compile(r"(?<=\n)#![ \t]*/\S+(?=[^\n]*\n+#(?:SBATCH|PBS|BSUB))")
 _ONLY_QUOTE = re.compile(r"[ \t]*([\"'`“”‘’´]+)[ \t]*(?=\n|\Z)")
 _NAMES = re.compile(r"\b([A-Za-z_]\w*)\+?=")
 _CSH = re.compile(
-    r"^[ \t]*(?:export[ \t]+\w+=|if[ \t]+\[.*\][ \t]*;?[ \t]*then|fi[ \t]*$|done[ \t]*$|\w+=\S+[ \t]*$)", re.M
+    r"^[ \t]*(?:export[ \t]+\w+=|if[ \t]+\[.*\][ \t]*;?[ \t]*then|fi[ \t]*$|done[ \t]*$|\w+=\S+[ \t]*$"
+    r"|(?:setenv|set|echo)[ \t][^#\n]*(?:\$\(\w|\$\{#\w+\[@\]\})[^\n]*)",
+    re.M,
 )
+#: What bash's grammar cannot read.
+_CSH_BLOCK = re.compile(r"^[ \t]*(?:foreach|while|switch|if)[ \t]*\(|^[ \t]*(?:end|endif|endsw)[ \t]*$", re.M)
+_SHELL_OPTION = re.compile(r"^#PBS[ \t]+-S[ \t]+\S*/(t?csh)\b", re.M)
 _HETEROGENEOUS = re.compile(r"^#SBATCH[ \t]+(hetjob|packjob)\b", re.M)
 
 
-def read_job(document: Document, site: Site | None = None) -> Job:
-    """What ``document``, a job script, says. It never fails: what cannot be read is not in the facts."""
-    text = document.text.replace("\r", " ")
-    job = Job(document, site, language=_language(text), crlf="\r\n" in document.text)
+def read_job(document: Document, site: Site | None = None, find_script: FindScript = no_script) -> Job:
+    """What ``document``, a job script, says, with the scripts that it runs and ``find_script`` finds.
+
+    It never fails: what cannot be read is not in the facts.
+    """
+    text = with_unknown_words(document.text.replace("\r", " "))
+    job = Job(document, site, language=language_of(text), crlf="\r\n" in document.text)
     # A page may show `cat job.sh` or a prompt before the script itself.
     shebangs = [match.start() for match in _LATE_SHEBANG.finditer(text, 0, 2000)]
+    if _SHELL_OPTION.search(text):
+        job.language = "csh"
     first = _COMMAND.search(text, shebangs[-1] if shebangs else 0)
     job.first_command = first.start() if first else len(text)
     job.names = set(_NAMES.findall(text))
@@ -41,13 +51,17 @@ def read_job(document: Document, site: Site | None = None) -> Job:
     quote = _ONLY_QUOTE.match(text, job.first_command)
     job.quote_first = Span(*quote.span(1)) if quote and any(line.late for line in job.lines) else None
     job.misspelt = misspelt_directives(text, job.first_command)
-    if job.language != "bash" or "\0" in text or len(text) > _LONGEST or _long_line(text):
+    if job.language == "csh":
+        job.csh_words = [Span(*match.span()) for match in _CSH.finditer(text)]
+    csh = job.language == "csh" and not _CSH_BLOCK.search(text)
+    if (job.language != "bash" and not csh) or "\0" in text or len(text) > _LONGEST or _long_line(text):
         job.broken = True
         job.lines = [line for line in job.lines if not line.late]
-        if job.language == "csh":
-            job.csh_words = [Span(*match.span()) for match in _CSH.finditer(text)]
+        if job.language != "bash":
+            why = f"it is a script for {job.language}: only its directives were read"
+            job.not_followed.append(NotFollowed(PurePath(document.path).name, Span(0, 0), why))
         return job
-    runner = Runner(job.request)
+    runner = Runner(job.request, len(text), find_script)
     try:
         root = runner.source(Source.of_document(text))
     except RecursionError:
@@ -56,6 +70,8 @@ def read_job(document: Document, site: Site | None = None) -> Job:
         # A line of a here-document that becomes another job script is not a directive of this one.
         job.lines = [line for line in job.lines if not line.late or _is_comment(root, line.span.start)]
         job.blanks_after_backslash = blanks_after_backslash(text, root)
+    job.document = document.with_helpers(tuple(runner.helpers.values()))
+    job.not_followed += runner.not_followed
     job.commands, job.launches = runner.commands, runner.launches
     job.assigned, job.expansions = runner.assigned, runner.expansions
     job.starts_unknown, job.broken = runner.starts_unknown, runner.broken
@@ -66,20 +82,6 @@ def read_job(document: Document, site: Site | None = None) -> Job:
 def _is_comment(root: Any, offset: int) -> bool:
     node = root.descendant_for_byte_range(offset, offset + 1)
     return node is not None and node.type == "comment"
-
-
-def _language(text: str) -> str:
-    match = _SHEBANG.match(text)
-    if match is None:
-        return "bash"
-    program = match.group(1).rpartition("/")[2]
-    if program == "env" and match.group(2):
-        program = match.group(2).rpartition("/")[2]
-    if program in ("csh", "tcsh"):
-        return "csh"
-    if program in ("bash", "sh", "zsh", "ksh", "dash", "rbash", "bash5"):
-        return "bash"
-    return re.sub(r"[\d.]+$", "", program)
 
 
 def _long_line(text: str) -> bool:

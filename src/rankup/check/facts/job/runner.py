@@ -3,32 +3,61 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from pathlib import PurePosixPath
 
-from rankup.check.document import Span
+from rankup.check.document import Document, Span
 from rankup.check.facts.job.builtins import HERE, builtin
 from rankup.check.facts.job.commands import Binding, Command, Output, Redirect, Shell, Step, Value
-from rankup.check.facts.job.job import Launch
-from rankup.check.facts.job.launches import LauncherLine, relative_path, start_of
+from rankup.check.facts.job.job import Launch, NotFollowed
+from rankup.check.facts.job.launches import LauncherLine, path_of, start_of
 from rankup.check.facts.job.request import Request
 from rankup.check.facts.job.shell import ShellReader
-from rankup.check.facts.job.source import joined
+from rankup.check.facts.job.source import Source, joined, language_of
 from rankup.check.facts.job.steps import Fanout, fan_out
+from rankup.check.facts.job.words import array
 from rankup.check.facts.job.wrappers import Inner, unwrap
 from rankup.check.facts.start import Start
 
 _SCRIPT = re.compile(r"\.(sh|bash|slurm|sbatch|pbs)\Z")
 _DEEPEST = 40  # commands that start commands
+_MOST_WORDS = 20  # of an unknown program, before the command that it starts
+_STARTER = re.compile(r"bash|sh|torchrun|accelerate|deepspeed|python[\d.]*")
+#: Programs whose words are no command, though they may be named like one.
+_NO_WRAPPERS = frozenset(
+    {
+        "which", "type", "hash", "pip", "pip3", "conda", "mamba", "micromamba", "uv", "apt", "apt-get", "git", "grep",
+        "pgrep", "pkill", "killall", "ps", "find", "ls", "ln", "cat", "head", "tail", "sed", "awk", "chmod", "tar",
+        "alias", "sbatch", "qsub", "bsub", "scancel", "test", "[", "touch", "diff", "virtualenv", "update-alternatives",
+    }
+)  # fmt: skip
+
+
+#: A path that a job script names → the text of that script, if it is there.
+FindScript = Callable[[str], Document | None]
+
+
+def no_script(path: str) -> Document | None:
+    return None
 
 
 class Runner(ShellReader):
-    """Reads a job script whose request is known."""
+    """Reads a job script whose request is known, and the scripts that it runs.
 
-    def __init__(self, request: Request) -> None:
+    ``end`` is where the job's own text ends: the places in the text of a helper script count on from there.
+    """
+
+    def __init__(self, request: Request, end: int, find_script: FindScript = no_script) -> None:
         super().__init__()
         self.request = request
+        self.end = end
+        self.find_script = find_script
+        self.helpers: dict[str, Document] = {}
+        self.not_followed: list[NotFollowed] = []
         self.launches: list[Launch] = []
         self.starts_unknown: list[Command] = []
         self.nested = 0
+        self.reading: set[str] = set()
 
     def start(
         self,
@@ -159,17 +188,55 @@ class Runner(ShellReader):
             if written is not None:
                 self.files[script.text] = written
             self.state.scope = before
-        else:
+        elif not self._helper(script, arguments):
             self.starts_unknown.append(command)
+            self.not_found(script)
             self._of_wrapper(arguments)
 
-    def _of_wrapper(self, arguments: tuple[Value, ...]) -> None:
-        """``wrapper.sh [its arguments] python train.py``."""
-        for index, word in enumerate(arguments[:8]):
+    def _helper(self, script: Value, arguments: tuple[Value, ...]) -> bool:
+        """Reads a script of another file, which gets what is exported. Whether it is there."""
+        before = self.state.scope
+        self.state.scope = {name: binding for name, binding in before.items() if binding.exported}
+        for index, argument in enumerate(arguments[:9], 1):
+            self.state.scope[str(index)] = Binding(argument, argument.span)
+        self.state.scope["@"] = Binding(array(list(arguments)), Span(0, 0))
+        with self.changed(function="", pipefail=False, exits_on_error=False):
+            found = self.include(script)
+        self.state.scope = before
+        return found
+
+    def include(self, script: Value) -> bool:
+        """Reads a shell script of another file as a part of this one. Whether it is there."""
+        path = path_of(script, self.state.folder, HERE)
+        document = self.find_script(path) if path else None
+        if document is None or document.path in self.reading or language_of(document.text) != "bash":
+            return False
+        if document.path not in self.helpers:
+            self.helpers[document.path] = document
+        start = self.end + 1
+        for path, helper in self.helpers.items():
+            if path == document.path:
+                break
+            start += len(helper.text) + 1
+        self.reading.add(document.path)
+        self.source(Source.of_document(document.text.replace("\r", " "), start))
+        self.reading.discard(document.path)
+        return True
+
+    def not_found(self, script: Value) -> None:
+        """Notes a script that was not read."""
+        path = path_of(script, self.state.folder, HERE)
+        why = f"not found at {path}" if path else "only the job knows its path"
+        self.not_followed.append(NotFollowed(PurePosixPath(path or script.text).name, script.span, why))
+
+    def _of_wrapper(self, arguments: tuple[Value, ...]) -> bool:
+        """``wrapper [its arguments] python train.py``. Whether it starts something that is known."""
+        for index, word in enumerate(arguments[:_MOST_WORDS]):
             name = (word.known or "").rpartition("/")[2]
-            if name in ("torchrun", "accelerate", "deepspeed") or re.fullmatch(r"python[\d.]*", name):
+            if _STARTER.fullmatch(name) and _starts_something(name, arguments[index:]):
                 self.start(arguments[index:], _span_of(arguments[index:]))
-                return
+                return True
+        return False
 
     def _launch(self, command: Command, start: LauncherLine) -> None:
         if start.inline:
@@ -187,11 +254,12 @@ class Runner(ShellReader):
             and script.known in ("python", "python3")
         ):
             script = start.arguments[0] if start.arguments else None
-        path = relative_path(script, self.state.folder, HERE) if script is not None else ""
+        path = path_of(script, self.state.folder, HERE) if script is not None else ""
         self.launches.append(
             Launch(
                 command.span, path, self._start(command, start), None, start.launcher, start.options, start.words,
                 script, start.module, start.arguments, command, dict(self.state.scope),
+                start.unknown,
             )
         )  # fmt: skip
 
@@ -231,14 +299,35 @@ class Runner(ShellReader):
         if first.known is None and len(first.atoms) == 1 and not isinstance(first.atoms[0], Output):
             command.opaque = True
             self.starts_unknown.append(command)
+            self.not_followed.append(NotFollowed(first.text, command.span, "only the job knows its words"))
         if text in self.files or first.text in self.files:
             self._script(command, first, argv[1:])
         elif _SCRIPT.search(first.tail) or (first.known is None and "/" in first.tail):
-            self.starts_unknown.append(command)
+            with self.changed(parent=command, pipe=()):
+                self._script(command, first, argv[1:])
+        elif first.tail.endswith(".py") and ("/" in first.text or _runs_files(command.parent)):  # ./train.py
+            self._launch(command, LauncherLine("python", script=first, arguments=argv[1:]))
+        elif command.name not in _NO_WRAPPERS:
             with self.changed(parent=command, pipe=()):
                 self._of_wrapper(argv[1:])
-        elif first.tail.endswith(".py") and "/" in first.text:  # ./train.py
-            self._launch(command, LauncherLine("python", script=first, arguments=argv[1:]))
+
+
+def _runs_files(command: Command | None) -> bool:
+    """Whether it takes a Python file for the command: ``uv run train.py``."""
+    return command is not None and command.name in ("uv", "pdm", "rye")
+
+
+def _starts_something(name: str, words: tuple[Value, ...]) -> bool:
+    """Whether the words after an unknown program's are a command: a shell's text or script, or a program."""
+    if name in ("bash", "sh"):
+        inner = unwrap(name, words)
+        if inner is None or inner.text is not None:
+            return inner is not None
+        return inner.script is not None and bool(_SCRIPT.search(inner.script.tail))
+    line = start_of(name, words)
+    if line is None or line.inline or line.module:
+        return line is not None
+    return line.script is not None and not line.script.head.startswith("-")
 
 
 def _span_of(argv: tuple[Value, ...]) -> Span:

@@ -57,6 +57,10 @@ class ShellReader(SimpleReader):
         self.visit(root, source)
         return root
 
+    def include(self, script: Value) -> bool:
+        """Reads a shell script of another file as a part of this one. Whether it is there."""
+        raise NotImplementedError
+
     # ---- statements
 
     def visit(self, node: Any, source: Source) -> None:

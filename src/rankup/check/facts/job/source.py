@@ -12,7 +12,20 @@ from rankup.check.facts.job.commands import Atom, Literal, Value
 _FIRST = 0xE000  # private characters stand for atoms without a known text
 _LAST = 0xF8FF
 PLACEHOLDER = re.compile("[\ue000-\uf8ff]")
+_SHEBANG = re.compile(r"#![ \t]*(\S+)(?:[ \t]+(?:-S[ \t]+)?(\S+))?")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+
+
+#: Words that a reader or a program replaces: <project>, {{ nodes }}; and a template's own lines.
+_TO_FILL_IN = re.compile(r"(?<![<\w])<([A-Za-z][\w/.-]*(?: [\w/.-]+)*)>(?![\w/$])|\{\{([^{}\n]*)\}\}")
+_OF_TEMPLATE = re.compile(r"^([ \t]*)\{%[^\n]*%\}[ \t]*$", re.M)
+
+
+def with_unknown_words(text: str) -> str:
+    """``text`` with a variable that nobody knows for each word to fill in, at the same places."""
+    if "{%" in text:
+        text = _OF_TEMPLATE.sub(lambda match: match[1] + "#" * (len(match[0]) - len(match[1])), text)
+    return _TO_FILL_IN.sub(lambda match: "$_" + re.sub(r"\W", "_", match[0][1:-1]), text)
 
 
 class Source:
@@ -29,9 +42,10 @@ class Source:
         self.starts = [piece[0] for piece in pieces]
 
     @classmethod
-    def of_document(cls, text: str) -> Source:
-        clean = PLACEHOLDER.sub("?", text)
-        return cls(clean, [(0, Span(0, len(text)), True)], [])
+    def of_document(cls, text: str, start: int = 0) -> Source:
+        """The text of a file; its places count from ``start``."""
+        clean = PLACEHOLDER.sub("?", with_unknown_words(text))
+        return cls(clean, [(0, Span(start, start + len(text)), True)], [])
 
     @classmethod
     def of_value(cls, value: Value) -> Source:
@@ -108,3 +122,18 @@ def joined(values: Iterable[Value]) -> Value:
             atoms.append(Literal(" ", Span(atoms[-1].span.end, atoms[-1].span.end)))
         atoms += value.atoms
     return Value(tuple(atoms))
+
+
+def language_of(text: str) -> str:
+    """The shell or the language of a script, by its first line."""
+    match = _SHEBANG.match(text)
+    if match is None:
+        return "bash"
+    program = match.group(1).rpartition("/")[2]
+    if program == "env" and match.group(2):
+        program = match.group(2).rpartition("/")[2]
+    if program in ("csh", "tcsh"):
+        return "csh"
+    if program in ("bash", "sh", "zsh", "ksh", "dash", "rbash", "bash5"):
+        return "bash"
+    return re.sub(r"[\d.]+$", "", program)

@@ -83,16 +83,6 @@ head=$(srun --nodes=1 --ntasks=1 hostname)
 python -m torch.distributed.run --nnodes $SLURM_NNODES --nproc_per_node 4 \\
   --rdzv_backend c10d --rdzv_endpoint $head:29500 train.py
 """,
-        """#!/bin/bash
-#SBATCH --nodes=2
-#SBATCH --gpus-per-node=4
-accelerate launch --num_machines 2 --num_processes 8 --main_process_ip $HOSTNAME train.py
-""",
-        """#!/bin/bash
-#SBATCH --nodes=2
-#SBATCH --gpus-per-node=8
-deepspeed --num_gpus 8 train.py --deepspeed_config zero2.json
-""",
     ),
     silent=(
         """#!/bin/bash
@@ -104,27 +94,6 @@ srun bash -c 'torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$SLURM_NODEID -
 #SBATCH --nodes=1
 #SBATCH --gres=gpu:4
 torchrun --standalone --nproc_per_node=4 train.py
-""",
-        """#!/bin/bash
-#SBATCH --nodes=2
-LAUNCHER="torchrun --nnodes=$SLURM_NNODES --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HOSTNAME:29500"
-CMD="train.py --epochs 3"
-srun bash -c "$LAUNCHER $CMD"
-""",
-        """#!/bin/bash
-#SBATCH --nodes=2
-nodes=($(scontrol show hostnames "$SLURM_JOB_NODELIST"))
-ssh "${nodes[1]}" "cd $PWD && torchrun --nnodes=2 --node_rank=1 --master_addr=${nodes[0]} train.py" &
-torchrun --nnodes=2 --node_rank=0 --master_addr=${nodes[0]} train.py
-wait
-""",
-        """#!/bin/bash
-#SBATCH --nodes=2 --gpus-per-node=8
-deepspeed --hostfile "hosts.$SLURM_JOB_ID" train.py --deepspeed_config zero2.json
-""",
-        """#!/bin/bash
-# a script without directives is started on each node by somebody
-torchrun --nnodes=2 --node_rank=$1 --master_addr=$2 train.py
 """,
     ),
 )

@@ -112,12 +112,6 @@ srun torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$SLURM_NODEID --master_a
 export NODE_RANK=$SLURM_NODEID
 srun bash -c "torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$NODE_RANK --master_addr=$MASTER_ADDR train.py"
 """,
-        """#!/bin/bash
-#SBATCH --nodes=2 --ntasks-per-node=4 --gpus-per-node=4
-export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1) MASTER_PORT=29500
-export WORLD_SIZE=$SLURM_NTASKS RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID
-srun python train.py
-""",
     ),
     silent=(
         """--- job.sh
@@ -136,22 +130,6 @@ dist.init_process_group("nccl", rank=rank, world_size=size)
         """#!/bin/bash
 #SBATCH --nodes=2 --ntasks-per-node=1
 srun bash -c 'torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$SLURM_NODEID --master_addr=$MASTER_ADDR train.py'
-""",
-        """#!/bin/bash
-#SBATCH --nodes=2 --ntasks-per-node=1
-LAUNCHER="torchrun --nnodes=2 --nproc_per_node=4 --node_rank \\$SLURM_PROCID --master_addr $MASTER_ADDR"
-srun bash -c "$LAUNCHER train.py"
-""",
-        """#!/bin/bash
-#SBATCH --nodes=1 --ntasks=1
-srun torchrun --nnodes=1 --nproc_per_node=4 --node_rank=$SLURM_NODEID train.py
-""",
-        """#!/bin/bash
-#SBATCH --nodes=2 --ntasks-per-node=1
-cat > worker.sh <<'EOF'
-torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$SLURM_NODEID --master_addr=$1 train.py
-EOF
-srun bash worker.sh "$(hostname)"
 """,
     ),
 )

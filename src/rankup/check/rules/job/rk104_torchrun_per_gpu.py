@@ -63,7 +63,8 @@ def _one_process_each(job: Job, launch: Launch, step: Step) -> bool:
         return processes is None or job.number(processes) in (1, None)
     if nproc(job, launch) == 1 and (count == 1 or count is None or count == step.tasks):
         return True
-    return count is not None and count > 1 and count == step.tasks and step.tasks != step.nodes
+    alone = nproc(job, launch) in (1, None)
+    return alone and count is not None and count > 1 and count == step.tasks and step.tasks != step.nodes
 
 
 def _edits(job: Job, step: Step) -> tuple[Edit, ...]:
@@ -123,12 +124,6 @@ if __name__ == "__main__":
 #SBATCH --gpus-per-node=4
 srun torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py
 """,
-        """#!/bin/bash
-#SBATCH --nodes=1
-#SBATCH --ntasks-per-node=8
-#SBATCH --gres=gpu:8
-srun python -m torch.distributed.launch --nproc_per_node=8 train.py
-""",
     ),
     silent=(
         """--- job.sh
@@ -156,16 +151,6 @@ if __name__ == "__main__":
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=4
 srun --ntasks=2 --ntasks-per-node=1 torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d train.py
-""",
-        """#!/bin/bash
-#SBATCH --nodes=1
-#SBATCH --ntasks=8
-torchrun --nproc_per_node=8 train.py
-""",
-        """#!/bin/bash
-#SBATCH --nodes=2
-#SBATCH --ntasks-per-node=4
-srun bash -c 'torchrun --nnodes=$SLURM_NTASKS --nproc_per_node=1 --node_rank=$SLURM_PROCID --master_addr=$H train.py'
 """,
     ),
 )

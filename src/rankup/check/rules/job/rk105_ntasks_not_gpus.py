@@ -96,13 +96,6 @@ dist.destroy_process_group()
 export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1) MASTER_PORT=12345
 srun python train.py
 """,
-        """#!/bin/bash
-#SBATCH --nodes=2
-#SBATCH --ntasks-per-node=2
-#SBATCH --gres=gpu:a100:4
-export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1) MASTER_PORT=12345
-srun python train.py
-""",
     ),
     silent=(
         """--- job.sh
@@ -128,24 +121,6 @@ mp.spawn(work, nprocs=4)
 #SBATCH --gpus-per-node=4
 export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1) MASTER_PORT=12345
 srun python train.py
-""",
-        """#!/bin/bash
-#SBATCH --nodes=1
-#SBATCH --ntasks=1
-#SBATCH --gres=gpu:4
-export MASTER_ADDR=localhost MASTER_PORT=12345
-srun python train.py  # it spawns its own processes
-""",
-        """#!/bin/bash
-#SBATCH --nodes=1
-#SBATCH --ntasks-per-node=16
-#SBATCH --gres=gpu:1
-srun python mpi_preprocessing.py
-""",
-        """#!/bin/bash
-#SBATCH --nodes=2 --ntasks-per-node=2 --gpus-per-task=2
-export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1) MASTER_PORT=12345
-srun python pipeline_of_two_gpus.py
 """,
     ),
 )

@@ -119,11 +119,6 @@ srun bash -c 'accelerate launch --num_processes 4 --num_machines 2 --machine_ran
 #SBATCH --gres=gpu:2
 torchrun --standalone --nproc_per_node=4 train.py
 """,
-        """#!/bin/bash
-#SBATCH --nodes=2 --ntasks-per-node=1 --gpus-per-node=a100:4
-NPROC=2
-srun torchrun --nnodes=2 --nproc_per_node=$NPROC --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py
-""",
     ),
     silent=(
         """#!/bin/bash
@@ -135,26 +130,6 @@ srun bash -c 'accelerate launch --num_processes 8 --num_machines 2 --machine_ran
 #SBATCH --nodes=1
 #SBATCH --gres=gpu:4
 torchrun --standalone --nproc_per_node=4 train.py
-""",
-        """#!/bin/bash
-#SBATCH --nodes=1
-#SBATCH --gres=gpu:4
-CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=2 --master_port=29500 train.py --seed 1 &
-CUDA_VISIBLE_DEVICES=2,3 torchrun --nproc_per_node=2 --master_port=29501 train.py --seed 2 &
-wait
-""",
-        """#!/bin/bash
-#SBATCH --gpus-per-node=4
-torchrun --nproc_per_node=gpu train.py
-""",
-        """#!/bin/bash
-#SBATCH --nodes=1 --gres=gpu:4
-CUDA_VISIBLE_DEVICES=3 vllm serve model &
-torchrun --standalone --nproc_per_node=3 train.py
-""",
-        """#!/bin/bash
-#SBATCH --gpus=8
-torchrun --nproc_per_node=4 train.py
 """,
     ),
 )

@@ -57,9 +57,11 @@ def _nodes(job: Job, launch: Launch) -> int | None:
         return step.nodes
     if (
         job.scheduler == "slurm"
+        and "array" not in job.request.by_name
         and job.request.nodes == 1
         and not fans_out(job)
         and "nodes" in job.request.by_name
+        and not launch.options.keys() & {"node_rank", "machine_rank"}  # a job for each node, or by hand
     ):
         return 1
     return None
@@ -118,33 +120,15 @@ srun torchrun --nnodes=4 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=
 NNODES=2
 srun torchrun --nnodes=$NNODES --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py
 """,
-        """#!/bin/bash
-#SBATCH --nodes=2 --ntasks-per-node=1 --gres=gpu:4
-NNODES=3
-srun torchrun --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py
-srun torchrun --nnodes=$NNODES --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py
-""",
-        """#!/bin/bash
-#SBATCH --nodes=4 --ntasks=1 --gres=gpu:4
-srun torchrun --nnodes=$SLURM_NNODES --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py
-""",
     ),
     silent=(
         """#!/bin/bash
-#SBATCH --nodes=1 --ntasks-per-node=1
-srun torchrun --nproc_per_node=4 train.py
+#SBATCH --nodes=1 --gpus-per-node=4
+torchrun --nnodes=2 --node_rank=$1 --master_addr=$2 --nproc_per_node=4 train.py
 """,
         """#!/bin/bash
-#SBATCH --nodes=2 --ntasks-per-node=1
-srun torchrun --nnodes=$SLURM_NNODES --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py
-""",
-        """#!/bin/bash
-#SBATCH --nodes=4 --ntasks-per-node=1
-srun torchrun --nnodes=1:4 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py
-""",
-        """#!/bin/bash
-#SBATCH --nodes=4 --ntasks-per-node=1
-srun --nodes=2 --ntasks=2 torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:1 train.py
+#SBATCH --nodes=1 --gpus-per-node=4 --array=0-1
+torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py
 """,
     ),
 )

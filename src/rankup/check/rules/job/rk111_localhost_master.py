@@ -122,13 +122,6 @@ export MASTER_ADDR=127.0.0.1
 export MASTER_PORT=29500
 srun python train.py
 """,
-        """#!/bin/bash
-#SBATCH --nodes=2 --ntasks-per-node=1
-export MASTER_ADDR="127.0.0.1"
-srun bash -c 'torchrun --nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=$MASTER_ADDR:29500 train.py'
-srun bash -c 'torchrun --nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=$(hostname):29500 train.py'
-srun bash -c 'export MASTER_ADDR=$(hostname); python train.py'
-""",
     ),
     silent=(
         """#!/bin/bash
@@ -139,11 +132,6 @@ srun python train.py
         """#!/bin/bash
 #SBATCH --nodes=2 --ntasks-per-node=1
 srun torchrun --nnodes=1 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=localhost:0 each_on_its_own.py
-""",
-        """#!/bin/bash
-#SBATCH --nodes=2 --ntasks-per-node=1
-export MASTER_ADDR=$(hostname)
-srun bash -c 'torchrun --nnodes=2 --node_rank=$SLURM_NODEID --master_addr=$MASTER_ADDR --master_port=29500 train.py'
 """,
     ),
 )

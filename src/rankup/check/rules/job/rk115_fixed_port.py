@@ -89,9 +89,5 @@ torchrun --nproc_per_node=2 --master_port=$((10000 + SLURM_JOB_ID % 20000)) trai
 #SBATCH --nodes=2 --exclusive
 srun torchrun --nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 train.py
 """,
-        """#!/bin/bash
-#SBATCH --nodes=1 --gres=gpu:2
-torchrun --standalone --nproc_per_node=2 train.py
-""",
     ),
 )

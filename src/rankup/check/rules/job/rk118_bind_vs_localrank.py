@@ -108,7 +108,8 @@ RULE = Rule(
     confidence=Confidence.LIKELY,
     what="SLURM gives each task one GPU, and the program expects to see all GPUs of its node.",
     why="With --gpus-per-task=1 each task sees its GPU as number 0 (SLURM 22.05): others are invalid device ordinals.",
-    fix="Ask with --gpus-per-node, or choose local_rank % torch.cuda.device_count().",
+    fix="Ask with --gpus-per-node. local_rank % torch.cuda.device_count() finds the task's GPU, but NCCL then needs "
+    "--gres-flags=allow-task-sharing to reach those of its peers (NVIDIA/nccl#1948).",
     find=find,
     fires=(
         """--- job.sh
@@ -132,24 +133,6 @@ import os
 import torch
 
 torch.cuda.set_device(int(os.environ["SLURM_LOCALID"]))
-""",
-        """--- job.sh
-#!/bin/bash
-#SBATCH --nodes=1 --ntasks-per-node=4 --gpus-per-task=1
-srun python train.py
---- train.py
-import torch
-import torch.distributed as dist
-
-def main():
-    dist.init_process_group("nccl")
-    local_rank = dist.get_rank() % torch.cuda.device_count()
-    torch.cuda.set_device(local_rank)
-    model = torch.nn.Linear(2, 2).cuda()
-    if local_rank == 0:
-        torch.save(model.state_dict(), "model.pt")
-
-main()
 """,
     ),
     silent=(
@@ -188,39 +171,6 @@ def main():
         torch.save(model.state_dict(), "model.pt")
 
 main()
-""",
-        """--- job.sh
-#!/bin/bash
-#SBATCH --nodes=1 --ntasks-per-node=4
-#SBATCH --gpus-per-task=1
-srun --gpu-bind=none python train.py
---- train.py
-import os
-import torch
-
-torch.cuda.set_device(int(os.environ["SLURM_LOCALID"]))
-""",
-        """--- job.sh
-#!/bin/bash
-#SBATCH --nodes=1 --ntasks-per-node=4
-#SBATCH --gpus-per-task=1
-srun python train.py
---- train.py
-import os
-import torch
-
-local_rank = int(os.environ["SLURM_LOCALID"])
-torch.cuda.set_device(local_rank % torch.cuda.device_count())
-""",
-        """--- job.sh
-#!/bin/bash
-#SBATCH --nodes=1 --ntasks-per-node=4 --gpus-per-node=4
-srun python train.py
---- train.py
-import os
-import torch
-
-torch.cuda.set_device(int(os.environ["SLURM_LOCALID"]))
 """,
     ),
 )

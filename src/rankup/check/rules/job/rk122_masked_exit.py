@@ -73,10 +73,5 @@ torchrun --standalone --nproc_per_node=4 train.py 2>&1 | tee train.log
 torchrun --standalone --nproc_per_node=4 train.py 2>&1 | tee train.log
 exit ${PIPESTATUS[0]}
 """,
-        """#!/bin/bash
-#SBATCH --nodes=1
-echo start | tee -a train.log
-python train.py
-""",
     ),
 )

@@ -20,8 +20,9 @@ def find(job: Job) -> Iterator[Match]:
         job.document,
         signal.span,
         f"The batch shell gets SIG{signal.name} and has no trap for it: the job ends then.",
-        # Who asks for TERM may want just that.
-        severity=Severity.NOTE if signal.name in ("TERM", "INT", "HUP") else None,
+        # Who asks for TERM may want just that: the job then ends early, with its steps.
+        severity=Severity.WARNING if signal.name in ("TERM", "INT", "HUP") else None,
+        confidence=Confidence.LIKELY if signal.name in ("TERM", "INT", "HUP") else None,
     )
 
 
@@ -57,10 +58,6 @@ while wait $pid; kill -0 $pid 2>/dev/null; do :; done
         """#!/bin/bash
 #SBATCH --signal=B:USR1@300
 exec python train.py
-""",
-        """#!/bin/bash
-#SBATCH --signal=USR1@300
-srun python train.py
 """,
     ),
 )

@@ -13,14 +13,32 @@ from rankup.findings.finding import Confidence, Severity
 def find(job: Job) -> Iterator[Match]:
     directive = job.request.get("requeue")
     signal = batch_signal(job)
-    if directive is None or signal is None or not signal.to_batch or not job.complete or job.sources_files:
+    if directive is None or signal is None or not job.complete or job.sources_files:
         return
-    if not traps(job, signal.name) or requeues_itself(job) or job.starts_unknown:
+    if requeues_itself(job) or job.starts_unknown:
         return
+    if signal.to_batch and not traps(job, signal.name):
+        return
+    if not signal.to_batch and not _ends_by_signal(job):
+        return  # a program that is not here may requeue the job, as Lightning does
     yield Match(
         job.document,
         directive.span,
         "The script prepares for its time limit, but --requeue alone does not start the job again after it.",
+    )
+
+
+def _ends_by_signal(job: Job) -> bool:
+    """Whether all programs are here, and none of them says how the job is requeued."""
+    programs = [launch.program for launch in job.launches]
+    return bool(programs) and all(
+        program is not None
+        and not program.frameworks
+        and not any(
+            "requeue" in module.document.text or "sbatch" in module.document.text
+            for module in program.modules
+        )
+        for program in programs
     )
 
 
@@ -40,27 +58,34 @@ trap 'touch STOP' USR1
 srun python train.py &
 wait $!
 """,
-        """#!/bin/bash
-#SBATCH --requeue
-#SBATCH --open-mode=append
-#SBATCH --signal=B:SIGUSR1@120
-save() { kill -USR1 "$pid"; wait "$pid"; }
-trap save SIGUSR1
-python train.py & pid=$!
-wait $pid
+        """--- job.sh
+#!/bin/bash
+#SBATCH --requeue --open-mode=append --signal=INT@60
+python train.py
+--- train.py
+import torch
+
+print(torch.zeros(1))
 """,
     ),
     silent=(
+        """--- job.sh
+#!/bin/bash
+#SBATCH --requeue --open-mode=append --signal=USR1@300
+srun python train.py
+--- train.py
+import os
+import signal
+import torch
+
+signal.signal(signal.SIGUSR1, lambda *_: os.system("scontrol requeue $SLURM_JOB_ID"))
+""",
         """#!/bin/bash
 #SBATCH --requeue --open-mode=append --signal=B:USR1@300
 trap 'touch STOP' USR1
 srun python train.py & pid=$!
 while wait $pid; kill -0 $pid 2>/dev/null; do :; done
 [ -e STOP ] && scontrol requeue "$SLURM_JOB_ID"
-""",
-        """#!/bin/bash
-#SBATCH --requeue --open-mode=append
-srun python train.py
 """,
     ),
 )

@@ -42,11 +42,6 @@ srun python train.py
 cd "$PBS_O_WORKDIR"
 python train.py
 """,
-        """#!/bin/bash
-#SBATCH--nodes=2
-#SBACTH --time=1:00:00
-srun python train.py
-""",
     ),
     silent=(
         """#!/bin/bash

@@ -11,8 +11,8 @@ from rankup.findings.finding import Confidence, Severity
 
 
 def find(job: Job) -> Iterator[Match]:
-    if job.scheduler not in ("pbs", "torque"):
-        return
+    if job.scheduler != "pbs" or "select" not in job.request.resources:
+        return  # Torque, Moab and NQSV read #PBS lines too, and may allow it
     lines = [
         line
         for line in job.lines
@@ -27,8 +27,6 @@ def find(job: Job) -> Iterator[Match]:
         Span(start, first.span.end),
         f"PBS reads this comment as a part of the directive{f' ({count - 1} more follow)' * (count > 1)}.",
         tuple(Edit(Span(line.words[-1][1].end, line.span.end), "") for line in lines),
-        severity=Severity.WARNING if job.scheduler == "torque" else None,
-        confidence=Confidence.LIKELY if job.scheduler == "torque" else None,
     )
 
 
@@ -57,13 +55,13 @@ python train.py
     ),
     silent=(
         """#!/bin/bash
-#SBATCH --nodes=1 # one node
-srun python train.py
+#PBS -l nodes=1:ppn=8 # Torque
+cd "$PBS_O_WORKDIR"
+python train.py
 """,
         """#!/bin/bash
-# one GPU
-#PBS -l select=1:ncpus=8:ngpus=1
-cd "$PBS_O_WORKDIR"
+#PBS -b 2 # NQSV
+#PBS -l elapstim_req=1:00:00
 python train.py
 """,
     ),

@@ -11,7 +11,7 @@ from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 
 _NAME = re.compile(r"\$\{?([A-Z][A-Z0-9_]*)")
-_OPTIONS = ("nnodes", "nproc_per_node", "node_rank", "rdzv_endpoint", "master_addr", "master_port")
+_OPTIONS = ("nnodes", "nproc_per_node", "node_rank", "rdzv_endpoint", "rdzv_id", "master_addr", "master_port")
 
 
 def find(job: Job) -> Iterator[Match]:
@@ -61,22 +61,17 @@ srun bash -c 'torchrun --nnodes=2 --node_rank=\\$SLURM_NODEID --master_addr=$MAS
 """,
         """#!/bin/bash
 #SBATCH --nodes=2 --ntasks-per-node=1
-srun torchrun --nnodes=2 --nproc_per_node=4 --node_rank='$SLURM_NODEID' --master_addr=$MASTER_ADDR train.py
+srun bash -c 'torchrun --nnodes=2 --rdzv_id=\\$SLURM_JOB_ID --rdzv_backend=c10d --rdzv_endpoint=$MASTER_ADDR:1 train.py'
 """,
     ),
     silent=(
         """#!/bin/bash
 #SBATCH --nodes=2 --ntasks-per-node=1
+srun bash -c 'torchrun --nnodes=2 --rdzv_id=$SLURM_JOB_ID --rdzv_backend=c10d --rdzv_endpoint=$MASTER_ADDR:1 train.py'
+""",
+        """#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1
 srun bash -c "torchrun --nnodes=2 --node_rank=\\$SLURM_NODEID --master_addr=$MASTER_ADDR train.py"
-""",
-        """#!/bin/bash
-#SBATCH --nodes=2 --ntasks-per-node=1
-LAUNCHER="torchrun --nnodes=2 --node_rank=\\$SLURM_NODEID --master_addr=$MASTER_ADDR"
-srun bash -c "$LAUNCHER train.py"
-""",
-        """#!/bin/bash
-#SBATCH --nodes=2 --ntasks-per-node=1
-srun ./eval_its_arguments.sh torchrun --nnodes=2 --node_rank='$SLURM_NODEID' train.py
 """,
     ),
 )

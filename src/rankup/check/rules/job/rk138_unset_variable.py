@@ -12,6 +12,15 @@ from rankup.check.facts.job.typos import is_like
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
 
+#: What a user's shell sets, or the site.
+_OF_THE_USER = frozenset(
+    {
+        "SCRATCH", "PROJECT", "PROJECTS", "WORKDIR", "WORKSPACE", "HOSTNAME", "USERNAME", "LOGNAME", "TMPDIR",
+        "DATADIR", "HOMEDIR", "CONDA_PREFIX", "VIRTUAL_ENV", "PYTHONPATH", "LIBRARY_PATH", "LD_LIBRARY_PATH",
+        "CUDA_HOME", "HF_HOME",
+    }
+)  # fmt: skip
+
 
 def find(job: Job) -> Iterator[Match]:
     if not job.scheduler or job.sources_files or not job.complete:
@@ -50,6 +59,8 @@ def _meant(job: Job, variable: Variable) -> str | None:
         # There are more variables of these families than this table knows: there only a spelling of a long name counts.
         many = name.startswith(("SLURM_JOB_", "SLURM_STEP_", "SLURM_ARRAY_", "SLURM_CLUSTER"))
         return like[0] if not many or (len(name) >= 15 and name[-1] == like[0][-1]) else None
+    if name in _OF_THE_USER:
+        return None
     like = [known for known, bindings in job.assigned.items() if is_like(name, known) and bindings]
     return like[0] if len(like) == 1 else None
 
@@ -75,27 +86,17 @@ srun python train.py
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 srun torchrun --nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=$MASTER_ADR:29500 train.py
 """,
-        """#!/bin/bash
-#SBATCH --nodes=1 --ntasks-per-node=4
-srun bash -c 'LOCAL_RANK=$SLURM_LOCAL_ID python train.py'
-""",
     ),
     silent=(
         """#!/bin/bash
+#SBATCH --nodes=1
+PROJECT1=/scratch/me
+cd $PROJECT
+srun python train.py
+""",
+        """#!/bin/bash
 #SBATCH --nodes=2 --ntasks-per-node=1
 echo "$SLURM_JOB_NODELISTS $SLURM_JOB_UIDS"
-srun python train.py
-""",
-        """#!/bin/bash
-#SBATCH --nodes=2
-MASTER_PORT=29500
-echo "$USER $HOME $MASTER_ADDR $SLURM_LOCALID $SLURM_JOB_CPUS_PER_NODE $SLURM_TRES_PER_TASK"
-srun python train.py
-""",
-        """#!/bin/bash
-#SBATCH --nodes=2
-NODE_NAMES=$(scontrol show hostnames)
-if [ -n "$NODE_NAME" ]; then echo "$NODE_NAME"; fi
 srun python train.py
 """,
     ),

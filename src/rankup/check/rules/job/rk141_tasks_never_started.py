@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankup.check.facts.job.job import Job
-from rankup.check.facts.job.questions import fans_out, is_distributed, trains
+from rankup.check.facts.job.questions import fans_out, is_distributed, trains, uses_torch
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 
@@ -25,7 +25,7 @@ def find(job: Job) -> Iterator[Match]:
         if any((word.known or "").endswith(".py") for word in launch.arguments):
             continue  # a launcher of its own: python launch.py train.py
         known = is_distributed(launch)
-        if known is False:
+        if known is False and (uses_torch(launch) is not True or request.gpus_per_task is None):
             continue
         sure = known or trains(job, launch)
         yield Match(
@@ -68,10 +68,6 @@ srun python train.py
         """#!/bin/bash
 #SBATCH --nodes=1 --ntasks=16 --gres=gpu:1
 python train.py
-""",
-        """#!/bin/bash
-#SBATCH --nodes=1 --ntasks-per-node=4 --gpus-per-node=4
-torchrun --standalone --nproc_per_node=4 train.py
 """,
     ),
 )

@@ -38,10 +38,10 @@ def find(job: Job) -> Iterator[Match]:
 RULE = Rule(
     code="RK146",
     name="no-cd-workdir",
-    severity=Severity.WARNING,
+    severity=Severity.NOTE,  # some sites start jobs in the folder of the submission
     confidence=Confidence.LIKELY,
     what="A PBS job starts a program by a relative path, and never changes to the folder of its submission.",
-    why="PBS runs a job in the home directory, unlike SLURM: the program is not found there, unless it is kept there.",
+    why="PBS runs a job in the home directory, unlike SLURM, unless the site says otherwise.",
     fix='Add cd "$PBS_O_WORKDIR".',
     find=find,
     safety=Safety.UNSAFE,
@@ -65,11 +65,6 @@ python train.py
         """#!/bin/bash
 #PBS -l select=1:ncpus=8:ngpus=1
 python /home/me/project/train.py
-""",
-        """#!/bin/bash
-#PBS -l nodes=1:ppn=8
-#PBS -d .
-python train.py
 """,
     ),
 )

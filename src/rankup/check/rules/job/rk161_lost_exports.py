@@ -90,10 +90,5 @@ pbsdsh -- bash -c "cd /home/me/p && torchrun --nnodes=2 --rdzv_backend=c10d --rd
 export MASTER_ADDR=$(hostname)
 srun bash -c 'torchrun --nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=$MASTER_ADDR:29500 train.py'
 """,
-        """#!/bin/bash
-#PBS -l select=2:ncpus=8:ngpus=1:mpiprocs=1
-PORT=29500
-pbsdsh -- bash -c 'PORT=29500; cd /home/me/p && torchrun --nnodes=2 --rdzv_backend=c10d --rdzv_id=$PORT train.py'
-""",
     ),
 )

@@ -24,6 +24,8 @@ def find(job: Job) -> Iterator[Match]:
         missing = _missing(job, launch)
         if not missing:
             continue
+        if len(program.inits) > 1:
+            continue  # the arguments decide how it makes its group
         name = missing[0]
         module, node = required_variables(program)[name]
         line = getattr(node, "lineno", 0)
@@ -88,6 +90,29 @@ dist.destroy_process_group()
         """--- job.sh
 #!/bin/bash
 #SBATCH --nodes=2 --ntasks-per-node=4 --gpus-per-node=4
+export MASTER_ADDR=$(hostname) MASTER_PORT=12345
+srun python train.py nccl
+--- train.py
+import os
+import sys
+import torch.distributed as dist
+
+def by_mpi():
+    dist.init_process_group("mpi")
+
+def by_slurm():
+    dist.init_process_group(
+        "nccl", rank=int(os.environ["SLURM_PROCID"]), world_size=int(os.environ["SLURM_NTASKS"])
+    )
+
+if sys.argv[1] == "mpi":
+    by_mpi()
+else:
+    by_slurm()
+""",
+        """--- job.sh
+#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=4 --gpus-per-node=4
 srun python train.py --dist-url tcp://$(hostname):2345
 --- train.py
 import argparse
@@ -99,97 +124,6 @@ parser.add_argument("--dist-url", default="env://")
 args = parser.parse_args()
 rank, size = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
 dist.init_process_group("nccl", init_method=args.dist_url, rank=rank, world_size=size)
-""",
-        """--- job.sh
-#!/bin/bash
-#SBATCH --nodes=2 --ntasks-per-node=4 --gpus-per-node=4
-export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1) MASTER_PORT=12345
-srun bash -c 'RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS python train.py'
---- train.py
-import os
-import torch
-import torch.distributed as dist
-
-torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-dist.init_process_group("nccl")
-dist.destroy_process_group()
-""",
-        """--- job.sh
-#!/bin/bash
-#SBATCH --nodes=2 --ntasks-per-node=4 --gpus-per-node=4
-srun python train.py
---- train.py
-import os
-import torch
-import torch.distributed as dist
-
-if "RANK" not in os.environ:
-    os.environ["RANK"] = os.environ["SLURM_PROCID"]
-    os.environ["LOCAL_RANK"] = os.environ["SLURM_LOCALID"]
-    os.environ["WORLD_SIZE"] = os.environ["SLURM_NTASKS"]
-    os.environ.setdefault("MASTER_PORT", "29500")
-    os.environ["MASTER_ADDR"] = "node1"
-torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-dist.init_process_group("nccl")
-dist.destroy_process_group()
-""",
-        """--- job.sh
-#!/bin/bash
-#SBATCH --nodes=2 --ntasks-per-node=4 --gpus-per-node=4
-source site_settings.sh
-srun python train.py
---- train.py
-import torch.distributed as dist
-
-dist.init_process_group("gloo")
-dist.destroy_process_group()
-""",
-        """--- job.sh
-#!/bin/bash
-#SBATCH --nodes=2 --ntasks-per-node=4 --gpus-per-node=4
-srun python train.py
---- train.py
-import os
-import torch.distributed as dist
-
-rank, size = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
-dist.init_process_group("gloo", init_method="tcp://10.0.0.1:2345", rank=rank, world_size=size)
-dist.destroy_process_group()
-""",
-        """--- job.sh
-#!/bin/bash
-#SBATCH --nodes=2 --ntasks-per-node=4 --gpus-per-node=4
-srun python train.py
---- train.py
-import idr_torch
-import torch
-import torch.distributed as dist
-
-dist.init_process_group("nccl", init_method="env://", world_size=idr_torch.size, rank=idr_torch.rank)
-torch.cuda.set_device(idr_torch.local_rank)
-dist.destroy_process_group()
-""",
-        """--- job.sh
-#!/bin/bash
-#SBATCH --nodes=2 --ntasks-per-node=4 --gpus-per-node=4
-srun python train.py
---- idr_torch.py
-import os
-import hostlist
-
-rank = int(os.environ["SLURM_PROCID"])
-local_rank = int(os.environ["SLURM_LOCALID"])
-size = int(os.environ["SLURM_NTASKS"])
-os.environ["MASTER_ADDR"] = hostlist.expand_hostlist(os.environ["SLURM_JOB_NODELIST"])[0]
-os.environ["MASTER_PORT"] = "12345"
---- train.py
-import idr_torch
-import torch
-import torch.distributed as dist
-
-torch.cuda.set_device(idr_torch.local_rank)
-dist.init_process_group("nccl", rank=idr_torch.rank, world_size=idr_torch.size)
-dist.destroy_process_group()
 """,
     ),
 )

@@ -107,18 +107,6 @@ import pytorch_lightning as pl
 trainer = pl.Trainer(accelerator="gpu", devices=4, strategy="ddp")
 trainer.fit(Model())
 """,
-        """--- job.sh
-#!/bin/bash
-#SBATCH --nodes=2
-#SBATCH --ntasks-per-node=1
-#SBATCH --gpus-per-node=4
-srun torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$(hostname):29500 train.py
---- train.py
-from lightning.pytorch import Trainer
-
-trainer = Trainer(accelerator="gpu", devices=4, num_nodes=1)
-trainer.fit(Model())
-""",
     ),
     silent=(
         """--- job.sh
@@ -144,17 +132,6 @@ srun python train.py
 import lightning as L
 
 trainer = L.Trainer(accelerator="gpu", devices="auto")
-trainer.fit(Model())
-""",
-        """--- job.sh
-#!/bin/bash
-#SBATCH --nodes=1
-#SBATCH --gpus-per-node=4
-python train.py
---- train.py
-import lightning as L
-
-trainer = L.Trainer(accelerator="gpu", devices=4)
 trainer.fit(Model())
 """,
     ),

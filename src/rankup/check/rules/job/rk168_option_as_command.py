@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from rankup.check.document import Span
+from rankup.check.facts.job.commands import Command
 from rankup.check.facts.job.job import Job
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
+
+_OPTION = re.compile(r"--[A-Za-z][\w-]*(=|\s|$)")
+
+
+def _follows_options(job: Job, command: Command) -> bool:
+    """Whether the command before it takes options, and nothing but comments and empty lines stands between."""
+    before = [one for one in job.commands if one.span.end <= command.span.start and not one.in_output]
+    if not before:
+        return False
+    last = max(before, key=lambda one: one.span.end)
+    between = job.document.text[last.span.end : command.span.start]
+    plain = all(not line.strip("\\ \t\r") or line.lstrip().startswith("#") for line in between.split("\n"))
+    return plain and any(word.head.startswith("-") for word in last.argv)
 
 
 def find(job: Job) -> Iterator[Match]:
@@ -16,7 +31,7 @@ def find(job: Job) -> Iterator[Match]:
     for command in job.commands:
         text = job.document.text[command.span.start : command.span.end]
         line = job.document.line_of(command.span.start)
-        if not text.startswith("--") or command.function or not line:
+        if not _OPTION.match(text) or command.function or not line or not _follows_options(job, command):
             continue
         if job.document.line(line)[: command.span.start - job.document.starts[line]].strip():
             continue  # not at the start of its line
@@ -65,29 +80,15 @@ srun torchrun \\
     silent=(
         """#!/bin/bash
 #SBATCH --nodes=2
+echo "options of the program:"
+--nodes is the number of nodes
+-- a comment of another language
+srun python train.py
+""",
+        """#!/bin/bash
+#SBATCH --nodes=2
 srun torchrun --nnodes=2 \\
     --nproc_per_node=4 train.py
-""",
-        """#!/bin/bash
-#SBATCH --nodes=2
-OPTIONS="--nnodes=2
---nproc_per_node=4"
-srun torchrun $OPTIONS train.py
-""",
-        """#!/bin/bash
-#SBATCH --nodes=2
-OPTIONS=(
-    --nnodes=2
-    --nproc_per_node=4
-)
-srun torchrun "${OPTIONS[@]}" train.py
-""",
-        """#!/bin/bash
-#SBATCH --nodes=2
-cat > options <<END
---nnodes=2
-END
-srun torchrun $(cat options) train.py
 """,
     ),
 )

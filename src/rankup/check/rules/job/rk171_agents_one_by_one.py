@@ -51,7 +51,5 @@ RULE = Rule(
     silent=(
         _HEAD + f'    ssh $node "cd $PWD; {_AGENT}" &\n    RANK=$((RANK + 1))\ndone\nwait\n',
         _HEAD + '    ssh $node "cd $PWD; torchrun --standalone --nproc_per_node 4 $PWD/train.py"\ndone\n',
-        _HEAD
-        + f'    ssh $node "cd $PWD; nohup {_AGENT} > log 2>&1 &"\n    RANK=$((RANK + 1))\ndone\nsleep 3600\n',
     ),
 )

@@ -110,11 +110,5 @@ RULE = Rule(
     silent=(
         _JOB + "torchrun --standalone --nproc_per_node=4 train.py --epochs 10\n" + _PROGRAM,
         _JOB + "srun python main.py\n" + _PROGRAM,
-        _JOB + "cd /scratch/me/run\nsrun python trian.py\n" + _PROGRAM,
-        _JOB + "cp train.py train_1.py\nsrun python train_1.py\n" + _PROGRAM,
-        _JOB + "sed s/4/8/ train.py > train8.py\nsrun python train8.py\n" + _PROGRAM,
-        _JOB + "python train.py --write train8.py\nsrun python train8.py\n" + _PROGRAM,
-        _JOB + "if [ -f train2.py ]; then srun python train2.py; fi\n" + _PROGRAM,
-        _JOB + "apptainer exec image.sif python train2.py\n" + _PROGRAM,
     ),
 )

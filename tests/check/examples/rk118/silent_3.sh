@@ -1,0 +1,9 @@
+--- job.sh
+#!/bin/bash
+#SBATCH --nodes=1 --ntasks-per-node=4 --gpus-per-node=4
+srun python train.py
+--- train.py
+import os
+import torch
+
+torch.cuda.set_device(int(os.environ["SLURM_LOCALID"]))

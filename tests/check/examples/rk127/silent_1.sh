@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --signal=USR1@300
+srun python train.py

@@ -1,0 +1,3 @@
+#!/bin/bash
+trap 'rm -rf "$scratch"' EXIT
+python train.py

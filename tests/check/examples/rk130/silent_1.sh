@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --requeue --open-mode=append
+srun python train.py

@@ -1,0 +1,5 @@
+#!/bin/bash
+#SBATCH --nodes=2
+MASTER_PORT=29500
+echo "$USER $HOME $MASTER_ADDR $SLURM_LOCALID $SLURM_JOB_CPUS_PER_NODE $SLURM_TRES_PER_TASK"
+srun python train.py

@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --output=logs/sweep.out
+python sweep.py

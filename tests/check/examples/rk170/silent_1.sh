@@ -1,0 +1,11 @@
+--- job.sh
+#!/bin/bash
+#SBATCH --gpus-per-node=1
+python train.py --data /scratch/images --batchsize 256
+--- train.py
+import argparse
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--data", required=True)
+args, rest = parser.parse_known_args()

@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --nodes=1 --cpu-bind=cores
+srun python train.py

@@ -1,0 +1,70 @@
+"""A word to fill in is a word that nobody knows, and nothing more."""
+
+from __future__ import annotations
+
+import pytest
+
+from rankup.check.check import diagnostics, read_subjects
+from rankup.check.document import Document
+from rankup.check.facts.job.reader import read_job
+from rankup.check.pages.joining import page_documents
+
+JOB = """\
+#!/bin/bash
+#SBATCH --account={account}
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node=4
+cd {folder}
+torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$HOSTNAME:29500 train.py
+"""
+
+
+def codes(jobs, programs=()):
+    return {d.rule.code for d in diagnostics(read_subjects(jobs, programs, lambda document, name: None))}
+
+
+@pytest.mark.parametrize(
+    "word", ["<project>", "<your-username>", "<path to your data>", "{{ account }}", "YOUR_X"]
+)
+def test_a_script_with_a_word_to_fill_in_has_the_same_errors(word):
+    text = JOB.format(account=word, folder=f"/scratch/{word}/run")
+    assert "RK101" in codes([Document("job.sh", text)])
+    jobs, programs = page_documents(
+        Document("page.md", f"# Two nodes\n\n```bash\n{text}```\n", name="page.md")
+    )
+    assert "RK101" in codes(jobs, programs)
+
+
+def test_a_program_to_fill_in_is_named_as_not_read():
+    job = Document("job.sh", "#!/bin/bash\n#SBATCH --nodes=1\nsrun python <script>\n")
+    (job_read,) = read_subjects([job], [], lambda document, name: None).jobs
+    assert [(one.name, one.reason) for one in job_read.not_followed] == [("<script>", "it is a placeholder")]
+
+
+def test_lines_of_a_template_are_no_commands():
+    text = (
+        "#!/bin/bash\n{% if gpus %}\n#SBATCH --gres=gpu:{{ gpus }}\n{% endif %}\n#SBATCH --nodes=2\nsrun a\n"
+    )
+    assert codes([Document("job.sh", text)]) == set()
+    assert read_job(Document("job.sh", text)).request.nodes == 2
+
+
+def test_a_redirection_stays_one():
+    (command,) = read_job(Document("job.sh", "#!/bin/bash\nsort <names.txt >sorted.txt\n")).commands
+    assert [(redirect.operator, redirect.target.known) for redirect in command.redirects] == [
+        ("<", "names.txt"),
+        (">", "sorted.txt"),
+    ]
+
+
+def test_a_slide_that_shows_two_states_is_no_script():
+    page = "- It was\n- ```bash\n#SBATCH --nodes=1\n```\n- Became\n- ```bash\n#SBATCH --nodes=16\nexport A=1\n```\n"
+    jobs, _ = page_documents(Document("slides.md", page, name="slides.md"))
+    assert "RK123" not in codes(jobs)
+
+
+def test_pieces_that_share_no_name_are_programs_of_their_own():
+    page = "```python\nimport torch\nx = torch.ones(1)\n```\n\nand\n\n```python\nprint(sum([1, 2]))\n```\n"
+    _, programs = page_documents(Document("page.md", page, name="page.md"))
+    assert [program.text for program in programs][:1] == ["import torch\nx = torch.ones(1)\n"]
