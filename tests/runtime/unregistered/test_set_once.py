@@ -52,7 +52,6 @@ def an_order_of_the_epoch(held: Held, model: nn.Module, x: torch.Tensor, epoch: 
 
 def a_mask_of_each_step(held: Held, model: nn.Module, x: torch.Tensor, epoch: int) -> torch.Tensor:
     held.mask = torch.ones(len(x), 1, dtype=torch.float64)  # of another size where the batch is short
-    held.__dict__["mask_of_step"] = held.mask.clone()
     return held.mask * x
 
 
@@ -114,8 +113,8 @@ def test_what_it_sets_alike_or_in_each_epoch_is_no_loss(
     assert attempts(target, tmp_path, every, killed) == ("", True)
 
 
-@pytest.mark.parametrize(("every", "killed"), [(2, 2), (1, 2), (2, 5)])
+@pytest.mark.parametrize("every", [1, 2])
 def test_what_each_step_makes_anew_is_no_loss_where_the_first_batch_of_a_resume_is_short(
-    tmp_path: Path, every: int, killed: int
+    tmp_path: Path, every: int
 ):
-    assert attempts(a_mask_of_each_step, tmp_path, every, killed, batch=5) == ("", True)
+    assert attempts(a_mask_of_each_step, tmp_path, every, 2, batch=5) == ("", True)
