@@ -9,7 +9,7 @@ from rankup.check.document import Document, Span
 from rankup.check.facts.job.commands import Binding, Command, Shell, Step, Value, Variable
 from rankup.check.facts.job.directives import DirectiveLine
 from rankup.check.facts.job.request import Request
-from rankup.check.facts.program.names import KNOWN_PACKAGES
+from rankup.check.facts.program.imports import KNOWN_PACKAGES
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.start import Start
 from rankup.sites.site import Site

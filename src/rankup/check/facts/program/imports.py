@@ -44,7 +44,7 @@ _PREPARING_VERBS = (
     "allow",
 )
 #: Packages that are not looked for beside the program.
-_KNOWN = STANDARD | PACKAGES
+KNOWN_PACKAGES = STANDARD | PACKAGES
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
@@ -136,7 +136,7 @@ def _follow(
     load: Callable[[str], Module | None],
     project: Project,
 ) -> None:
-    if level == 0 and name.partition(".")[0] in _KNOWN and not _is_odd(name, load):
+    if level == 0 and name.partition(".")[0] in KNOWN_PACKAGES and not _is_odd(name, load):
         return
     full = absolute(module, name, level)
     found = load(full) if full else None
