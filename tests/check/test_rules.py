@@ -49,7 +49,7 @@ def test_a_rule_lives_in_the_file_that_has_its_name():
 
 def test_each_folder_of_examples_is_of_a_rule():
     assert {path.name for path in EXAMPLES.iterdir()} <= {rule.code.lower() for rule in RULES}
-    assert all(re.fullmatch(r"(fires|silent)_\w+\.(py|txt)", path.name) for path in EXAMPLES.glob("*/*"))
+    assert all(re.fullmatch(r"(fires|silent)_\w+\.(py|sh|txt)", path.name) for path in EXAMPLES.glob("*/*"))
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
