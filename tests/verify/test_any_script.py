@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("warm_python")]
 
 # A loop as in many tutorials. Each part of its state has a word: what stands on the command line is not restored.
 SCRIPT = """\
