@@ -10,9 +10,11 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from rankup.core.records import read_records
 
+pytestmark = pytest.mark.usefixtures("warm_python")
 STARTUP = Path(__file__).parents[2] / "src" / "rankup" / "runtime" / "tracing" / "startup"
 JOBS = Path(__file__).parent / "jobs"
 
