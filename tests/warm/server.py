@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import builtins
 import contextlib
+import copy
 import ctypes
 import gc
 import importlib
@@ -297,7 +298,10 @@ class ImportedBefore:
         self._module, self._spec = module, module.__spec__
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
-        return ModuleSpec(name, self, is_package=True) if name == self._module.__name__ else None  # type: ignore[arg-type]
+        if name != self._module.__name__:
+            return None
+        # Each time another loader, which whoever asks may change.
+        return ModuleSpec(name, copy.copy(self), is_package=True)  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> types.ModuleType:
         return self._module
