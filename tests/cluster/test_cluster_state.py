@@ -23,12 +23,12 @@ net = torch.nn.Sequential(torch.nn.Linear(20, 16), torch.nn.ReLU(), torch.nn.Dro
 model, opt, data = run.prepare(net, lambda p: torch.optim.SGD(p, lr=.1, momentum=.9),
                                rankup.ResidentData(x, (x @ torch.ones(20, 5)).sin()), global_batch=12)
 STATE
-for a, b in run.steps(data, epochs=20):
+for a, b in run.steps(data, epochs=6):
     loss = (model(HARDNESS * a) - b).square().mean(); loss.backward(); opt.step(); opt.zero_grad()
     HARDNESS = min(2.0, HARDNESS + 0.01 * float(run.mean(loss)))
     if run.world.rank == 0:
         print(f"step {run.global_step}", flush=True)
-    time.sleep(0.02)  # ranks look for a request once in a second or so
+    time.sleep(0.1)  # ranks look for a request once in a second or so
     while str(run.global_step) in sys.argv[1:] and not Path(f"asked-{run.global_step}").exists():
         time.sleep(0.05)
 digest = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in net.parameters())).hexdigest()
@@ -39,10 +39,12 @@ DECLARED = SCRIPT.replace("STATE", "values = run.register(hardness=0.5)").replac
     "HARDNESS", "values.hardness"
 )
 ASKED = "asked the ranks to save and stop"
-SHAPE = ("--nodes", "2", "--nproc-per-node", "2", "--cpus-per-task", "1")
+SHAPE = ("--nodes", "2", "--nproc-per-node", "1", "--cpus-per-task", "1")
 
 
-def test_a_value_that_no_snapshot_holds_stops_the_first_attempt_with_the_call_that_cures_it(cluster: Lab):
+def test_a_value_that_no_snapshot_holds_stops_the_first_attempt_with_the_call_that_cures_it(
+    cluster: Lab, uninterrupted: set[tuple[str, ...]]
+):
     (cluster.shared / "plain.py").write_text(PLAIN)
     answer = submit(cluster, "--name", "plain", *SHAPE, "plain.py")
     assert rankup(cluster, "logs", "-f", answer["run"], timeout=200).code == 1, log(answer)
@@ -54,12 +56,14 @@ def test_a_value_that_no_snapshot_holds_stops_the_first_attempt_with_the_call_th
     (cluster.shared / "plain.py").write_text(DECLARED)
     assert rankup(cluster, "resume", answer["run"]).code == 0
     assert rankup(cluster, "logs", "-f", answer["run"], timeout=200).code == 0, log(answer)
-    assert results(log(answer)) == uninterrupted(cluster)
+    assert results(log(answer)) == uninterrupted
 
 
-def test_a_declared_value_survives_three_requeues_bit_for_bit(cluster: Lab):
+def test_a_declared_value_survives_two_requeues_bit_for_bit(
+    cluster: Lab, uninterrupted: set[tuple[str, ...]]
+):
     (cluster.shared / "declared.py").write_text(DECLARED)
-    pauses = ("5", "65", "130")
+    pauses = ("5", "30")
     answer = submit(cluster, "--name", "declared", *SHAPE, "declared.py", *pauses)
     for number, step in enumerate(pauses, 1):
         cluster.until(lambda step=step: re.search(rf"step {step}\n", log(answer)), 120)
@@ -70,8 +74,8 @@ def test_a_declared_value_survives_three_requeues_bit_for_bit(cluster: Lab):
         cluster.until(lambda number=number: requeues(answer) == number, 120)
     assert rankup(cluster, "logs", "-f", answer["run"], timeout=200).code == 0, log(answer)
     said = log(answer)
-    assert said.count("==== rankup: attempt") == 4 and "[state-lost]" not in said, said
-    assert results(said) == uninterrupted(cluster)
+    assert said.count("==== rankup: attempt") == 3 and "[state-lost]" not in said, said
+    assert results(said) == uninterrupted
 
 
 def requeues(answer: dict[str, Any]) -> int:
@@ -82,10 +86,11 @@ def requeues(answer: dict[str, Any]) -> int:
 def results(text: str) -> set[tuple[str, ...]]:
     """Weights and hardness of each rank."""
     found = set(re.findall(r"rank (\d) has (\w{64}) ([\d.]+)", text))
-    assert len(found) == 4, text
+    assert len(found) == 2, text
     return found
 
 
+@pytest.fixture(scope="module")
 def uninterrupted(cluster: Lab) -> set[tuple[str, ...]]:
     (cluster.shared / "whole.py").write_text(DECLARED)
     answer = submit(cluster, "--name", "whole", *SHAPE, "whole.py")

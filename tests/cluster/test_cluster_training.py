@@ -77,6 +77,7 @@ net = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Dro
 model, opt, data = run.prepare(net, lambda p: torch.optim.SGD(p, lr=.1, momentum=.9),
                                rankup.ResidentData(x, (x @ torch.ones(20, 5)).sin()), global_batch=17)
 begin = None
+run.forget("begin")  # it is for what is printed alone
 for a, b in run.steps(data, epochs=3):
     begin = run.global_step if begin is None else begin
     loss = (model(a) - b).square().mean(); loss.backward(); opt.step(); opt.zero_grad()

@@ -10,9 +10,11 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from rankup.core.records import read_records
 
+pytestmark = pytest.mark.usefixtures("warm_python")
 STARTUP = Path(__file__).parents[2] / "src" / "rankup" / "runtime" / "tracing" / "startup"
 JOBS = Path(__file__).parent / "jobs"
 
@@ -55,6 +57,7 @@ def test_a_save_on_a_full_disk_is_cut_in_the_middle_and_the_trace_is_not(tmp_pat
     assert (tmp_path / "1" / "full").exists()
 
 
+@pytest.mark.own_python  # a stand-in that is killed first would take the other with it
 def test_all_processes_of_an_attempt_on_a_machine_end_together(tmp_path: Path):
     script = tmp_path / "script.py"
     script.write_text(

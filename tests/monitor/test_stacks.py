@@ -108,22 +108,22 @@ import os, sys, time
 import torch.distributed as dist
 dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=int(sys.argv[2]), world_size=2)
 def hangs_here():
-    print("hangs", flush=True)
+    print(os.getpid(), flush=True)
     time.sleep(600)
 if dist.get_rank() == 1:
     hangs_here()
-print("waits", flush=True)
+print(os.getpid(), flush=True)
 dist.barrier()
 """
 
 
 @pytest.mark.skipif(stacks._py_spy() is None, reason="py-spy is not installed")
-def test_the_real_py_spy_tells_where_two_ranks_are(tmp_path):
+def test_the_real_py_spy_tells_where_two_ranks_are(tmp_path, warm):
     for name in ("records", "logs"):
         (tmp_path / name).mkdir()
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-c", HANGS, str(tmp_path / "store"), str(rank)],
+            [warm / "python", "-c", HANGS, str(tmp_path / "store"), str(rank)],
             env={**os.environ, RUN_DIR_VARIABLE: str(tmp_path)},
             stdout=subprocess.PIPE,
             text=True,
@@ -132,8 +132,7 @@ def test_the_real_py_spy_tells_where_two_ranks_are(tmp_path):
     ]
     try:
         for rank, process in enumerate(ranks):
-            assert process.stdout.readline()
-            tell(tmp_path, rank, process.pid)
+            tell(tmp_path, rank, int(process.stdout.readline()))
         deadline = time.monotonic() + 240
         while "hangs_here (<string>" not in (text := asked(tmp_path)) or "barrier (" not in text:
             if "py-spy failed: Permission" in text or "Operation not permitted" in text:

@@ -69,22 +69,21 @@ def test_ranks_that_ignore_sigterm_do_not_hold_up_a_failed_run(tmp_path):
 
 
 @pytest.mark.own_python
-def test_a_ctrl_c_leaves_no_process_not_even_of_a_data_loader(tmp_path):
+def test_a_ctrl_c_leaves_no_process_not_even_a_worker_of_a_rank(tmp_path):
     name = script(
         tmp_path,
         """
-        import os, pathlib, torch
-        from torch.utils.data import DataLoader
+        import multiprocessing, os, pathlib, signal, time
 
-        class Endless(torch.utils.data.Dataset):
-            def __len__(self):
-                return 10**9
-            def __getitem__(self, index):
-                return index
+        def works():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a worker of a DataLoader does
+            pathlib.Path("ready-" + os.environ["RANK"]).touch()
+            time.sleep(999)
 
         if __name__ == "__main__":
-            for batch in DataLoader(Endless(), num_workers=1):
-                pathlib.Path("ready-" + os.environ["RANK"]).touch()
+            worker = multiprocessing.get_context("fork").Process(target=works, daemon=True)
+            worker.start()
+            worker.join()
         """,
         f"{tmp_path.name}.py",
     )

@@ -15,7 +15,7 @@ import rankup
 from ranks import run_ranks
 from rankup.strategies import make_strategy
 
-STEPS, WIDTH = 7, 11
+STEPS, WIDTH = 5, 11
 
 
 class Net(nn.Module):
@@ -157,13 +157,13 @@ def without_layout() -> bool:
 
 @pytest.mark.parametrize(
     ("world_size", "names"),
-    [(3, [name for name in CASES if name != "hsdp"]), (4, ["plain", "hsdp"])],
+    [(3, [name for name in CASES if name != "hsdp"]), (4, ["hsdp"])],
 )
 def test_a_resumed_process_sums_gradients_as_the_one_before(world_size: int, names: list[str]) -> None:
     found = run_ranks(resumed, world_size, names)
     for name in names:
         assert [each[name][0] for each in found] == [True] * world_size, name
-    assert not found[0]["plain"][1]
+    assert "plain" not in names or not found[0]["plain"][1]
 
 
 def test_the_layout_of_the_buckets_decides_about_the_last_bit() -> None:

@@ -189,7 +189,7 @@ def all_alike() -> tuple[list[dict[str, torch.Tensor]], list[int]]:
     return weights, asked
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.campaign), 3])
 def test_blocks_that_vary_alike_on_all_ranks_are_trained_as_by_the_plain_loop(ranks):
     wanted = run_ranks(all_plain, 1)[0]
     weights, asked = run_ranks(all_alike, ranks)[0]

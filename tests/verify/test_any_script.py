@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("warm_python")]
 
 # A loop as in many tutorials. Each part of its state has a word: what stands on the command line is not restored.
 SCRIPT = """\
@@ -114,7 +114,7 @@ def test_what_a_resume_has_not_restored_is_named(tmp_path: Path, fault: str):
     assert answer["conclusion"] == judged.get(fault, "differs")
 
 
-@pytest.mark.parametrize("ranks", [*(pytest.param(n, marks=pytest.mark.campaign) for n in (1, 2)), 3])
+@pytest.mark.parametrize("ranks", [2, *(pytest.param(n, marks=pytest.mark.campaign) for n in (1, 3))])
 def test_a_resume_that_restores_all_is_proved_and_the_files_are_as_they_were(tmp_path: Path, ranks: int):
     # Each rank has a file of its own: a kill in one's save leaves the others a step ahead, and the script fails.
     kills = () if ranks == 1 else ("--kills", "2")
@@ -195,6 +195,7 @@ def test_without_a_kill_nothing_is_proved(tmp_path: Path):
     assert code == 0 and answer["conclusion"] == "not proved", answer
 
 
+@pytest.mark.own_python  # so that one proof is by the processes that its user starts
 def test_what_its_user_types_after_a_kill_is_given(tmp_path: Path):
     words = ("--kills", "1", "--resume-args", "{last}", "--checkpoint", "rank-*.pt")
     _, answer = verify(tmp_path, *words, "script.py", "asks")

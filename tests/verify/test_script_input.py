@@ -18,7 +18,7 @@ from rankup.cli.app import main
 from rankup.cli.commands.verify import ResumeArguments
 from rankup.errors import RankupError
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("warm_python")]
 
 STEPS = """\
 import os, sys

@@ -14,7 +14,7 @@ from rankup.verify.resumes import Resume, samples_of_resume
 from rankup.verify.script_causes import likeliest
 from rankup.verify.script_pair import Pair
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("warm_python")]
 
 # Epochs of four steps and an evaluation of three batches. SIGUSR1: it saves and ends; SIGTERM: it does not listen.
 SCRIPT = """\

@@ -13,7 +13,7 @@ import marshal
 import posix
 import sys
 
-FORWARDED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT")
+FORWARDED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGCONT")
 PROGRAMS = {"rankup": "rankup", "torchrun": "torch.distributed.run"}
 # The interpreter reads these at its start, or torch at its import.
 HARMLESS = ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHON_EXEC")

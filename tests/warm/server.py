@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import builtins
 import contextlib
+import copy
 import ctypes
 import gc
 import importlib
@@ -30,7 +31,7 @@ import sys
 import threading
 import types
 import warnings
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -251,6 +252,10 @@ def run(request: Request) -> None:
     main.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = main
     torch_settings(given)
+    if any(os.path.isfile(f"{path}/sitecustomize.py") for path in given):  # noqa: PTH113
+        sys.meta_path.insert(0, ImportedBefore(sys.modules.pop("torch")))
+        sys.modules.pop("sitecustomize", None)
+        importlib.import_module("sitecustomize")
     code = 0
     try:
         if kind == "m":
@@ -284,6 +289,25 @@ def run(request: Request) -> None:
         sys.excepthook(type(error), error, error.__traceback__)
         code = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
     end(code, main)
+
+
+class ImportedBefore:
+    """Finds a module that was imported long ago: who waits for its import, as a sitecustomize does, sees it now."""
+
+    def __init__(self, module: types.ModuleType) -> None:
+        self._module, self._spec = module, module.__spec__
+
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        if name != self._module.__name__:
+            return None
+        # Each time another loader, which whoever asks may change.
+        return ModuleSpec(name, copy.copy(self), is_package=True)  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> types.ModuleType:
+        return self._module
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        module.__spec__ = self._spec
 
 
 def exit_code(leaving: SystemExit) -> int:

@@ -15,7 +15,7 @@ import pytest
 from rankup.core.records import read_records
 from rankup.verify.attempts import STARTUP
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("warm_python")]
 
 SCRIPT = """\
 import io, os, pickle, sys, tempfile

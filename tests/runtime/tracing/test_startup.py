@@ -25,21 +25,21 @@ for step in range(3):
 """
 
 
-def run(folder: Path, **variables: str) -> str:
+def run(python: str | Path, folder: Path, **variables: str) -> str:
     (folder / "trace").mkdir()
     env = {**os.environ, "PYTHONPATH": str(STARTUP), "RANKUP_TRACE": str(folder / "trace"), **variables}
-    command = [sys.executable, "-c", SCRIPT]
+    command = [python, "-c", SCRIPT]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
 def test_a_look_for_torch_is_no_import_of_it_and_sparse_gradients_are_recorded(tmp_path: Path):
-    assert run(tmp_path, RANK="0", WORLD_SIZE="1") == "True"
+    assert run(sys.executable, tmp_path, RANK="0", WORLD_SIZE="1") == "True"
     steps = read_records(tmp_path / "trace" / "rank-0.jsonl", "step")
     assert [record["step"] for record in steps] == [1, 2, 3]
     assert len({record["gradients"] for record in steps}) == 3
 
 
-def test_a_script_that_runs_alone_has_no_variables_of_a_launcher(tmp_path: Path):
-    assert run(tmp_path, RANK="0", WORLD_SIZE="1", RANKUP_TRACE_ALONE="1") == "False"
+def test_a_script_that_runs_alone_has_no_variables_of_a_launcher(tmp_path: Path, warm: Path):
+    assert run(warm / "python", tmp_path, RANK="0", WORLD_SIZE="1", RANKUP_TRACE_ALONE="1") == "False"
