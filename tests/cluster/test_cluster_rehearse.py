@@ -80,7 +80,7 @@ SCRIPTS: dict[str, tuple[str, str, set[str]]] = {
     ),
     "uneven": ("--nodes=2 --ntasks=3 --gres=gpu:4", EXPORTS + f"srun bash -c '{RANKS}'", {"idle-gpus"}),
     "refused": ("--nodes=2 --ntasks-per-node=1", EXPORTS + f"srun -n8 bash -c '{RANKS}'",
-                {"step-refused", "srun-warning", "nothing-started", "script-failed"}),
+                {"step-refused", "srun-warning"}),
     "lost-cpus": ("--nodes=2 --ntasks-per-node=2 --cpus-per-task=8", EXPORTS + f"srun bash -c '{RANKS}'",
     {"cpus-lost"}),
     "cyclic": (FOUR, EXPORTS + f"srun --distribution=cyclic bash -c '{RANKS}'", set()),
