@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-import threading
 import time
 import traceback
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -39,22 +39,21 @@ def _rank(pipe: Connection, env: dict[str, str], program: type[Program], how: Ho
     os.environ.update(env)
     torch.set_num_threads(1)
     saves.WINDOW_PATIENCE = 2  # trainings here are a dozen steps long
-    counted = threading.local()  # where no watch looks: it is no value of the program
-    counted.steps = 0
+    counted = ContextVar("counted", default=0)  # where no watch looks: it is no value of the program
 
     def stepped(*_: Any) -> None:
-        counted.steps += 1
-        if counted.steps == kill_at:
+        counted.set(counted.get() + 1)
+        if counted.get() == kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
     register_optimizer_step_post_hook(stepped)
     answer: tuple[str, Any, int]
     try:
-        answer = ("ended", program().with_rankup(how), counted.steps)
+        answer = ("ended", program().with_rankup(how), counted.get())
     except RankupError as error:
-        answer = (error.code, f"{error.message} {error.hint}", counted.steps)
+        answer = (error.code, f"{error.message} {error.hint}", counted.get())
     except BaseException:
-        answer = ("raised", traceback.format_exc(), counted.steps)
+        answer = ("raised", traceback.format_exc(), counted.get())
     pipe.send_bytes(pickle.dumps(answer))
     pipe.close()
     os._exit(0)

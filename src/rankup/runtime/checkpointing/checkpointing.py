@@ -152,7 +152,11 @@ class Checkpointing:
             main = run.world.is_main
             if parts.watch is None and (main or run.strategy.exact == "any-world"):
                 parts.watch = UnregisteredWatch(
-                    lambda: registered_state.declared(run), run.forgotten, self._lost, speaks=main
+                    lambda: registered_state.declared(run),
+                    lambda: registered_state.whole_things(run),
+                    run.forgotten,
+                    self._lost,
+                    speaks=main,
                 )
             if parts.watch is not None:
                 parts.watch.begin()

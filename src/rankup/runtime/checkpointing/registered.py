@@ -143,7 +143,9 @@ def as_stateful(name: str, thing: Any, declared: Declared) -> dict[str, Stateful
         declared.values._add(name, value)
         return {name: Value(name, declared.values)}
     # A list, dict or deque of objects that have a state; or an object.
-    if isinstance(thing, (list, dict, deque)) or (is_watched(type(thing)) and not isinstance(thing, Enum)):
+    known_place = not (of_library(type(thing)) and hasattr(type(thing), "__next__"))  # of an iterator
+    watched = is_watched(type(thing)) and not isinstance(thing, Enum)
+    if isinstance(thing, (list, dict, deque)) or (watched and known_place):
         return {name: attributes(declared.known)}
     raise refused(name, thing, _taken_instead(name, thing))
 
@@ -157,6 +159,8 @@ def _taken_instead(name: str, thing: Any) -> str:
         return "an array that may be written to: a copy of it"
     if isinstance(thing, random.Random):
         return "a generator that has a state: random.Random(seed)"
+    if hasattr(type(thing), "__next__"):
+        return "no iterator of a library, whose place cannot be set: register what it goes over, or a number of steps"
     if isinstance(thing, set):
         return f"sets of numbers, strings and tensors; {unsaveable(content(thing), name)}"
     return (

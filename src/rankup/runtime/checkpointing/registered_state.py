@@ -26,7 +26,8 @@ from rankup.runtime.data.batches import sampled_order
 from rankup.runtime.distributed.control import same_on_all
 from rankup.runtime.pytree import map_tensors, tensors_in
 from rankup.runtime.tracing.digest import SMALL, fingerprint
-from rankup.runtime.unregistered.walk import Walk
+from rankup.runtime.unregistered.marks import SIMPLE
+from rankup.runtime.unregistered.walk import PARTS, Walk
 from rankup.snapshots.alike import registered_differ
 from rankup.strategies.inner_optimizers import with_inner
 from rankup.strategies.shard_buffers import batch_statistics
@@ -65,11 +66,12 @@ def declared(run: RunContext, before: Any = None) -> tuple[set[Any], set[int], d
     known: set[Any] = {
         id(tensor) for model in run.models for tensor in (*model.parameters(), *model.buffers())
     }
+    known |= {(id(module), PARTS) for model in run.models for module in model.modules()}  # see model_form
     for thing in run.registered.values():
         held = thing.thing if isinstance(thing, Adapter) else thing
         if before is not None and held is before:
             break
-        known |= Walk(known | optimizers).look({"": held}).seen
+        known |= Walk((known | optimizers) - {id(held)}, optimizers).look({"": held}).seen
         if isinstance(held, nn.Module):
             known |= {id(tensor) for tensor in (*held.parameters(), *held.buffers())}
     for feed in run.feeds:
@@ -81,6 +83,12 @@ def declared(run: RunContext, before: Any = None) -> tuple[set[Any], set[int], d
         f"{name}{i + 1 if i else ''}": each for name, group in own.items() for i, each in enumerate(group)
     }
     return known, optimizers, named
+
+
+def whole_things(run: RunContext) -> set[int]:
+    """Ids of what was prepared or registered: a name of the script that has one of them must keep it."""
+    registered = (thing.thing if isinstance(thing, Adapter) else thing for thing in run.registered.values())
+    return {id(each) for each in (*run.models, *run.optimizers, *registered) if type(each) not in SIMPLE}
 
 
 def register_own(run: RunContext, meter: Stateful) -> None:

@@ -22,6 +22,7 @@ from rankup.snapshots.shards import as_bytes
 from rankup.strategies.clipping import local
 
 SIMPLE = (bool, int, float, complex, str, bytes, type(None))
+_NUMBERS = (("decimal", "Decimal"), ("fractions", "Fraction"))
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque, OrderedDict, Counter, defaultdict)
 # Numbers of a large tensor that are looked at, evenly spread: an average that moves changes nearly all of its numbers.
 SAMPLED = 4096
@@ -48,6 +49,8 @@ def mark_of(value: Any) -> Mark | None:
         text = repr(value)
         short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
         return Mark(text if len(text) <= _LONGEST else _hashed(text.encode()), short, [value])
+    if (kind.__module__, kind.__name__) in _NUMBERS:
+        return Mark(repr(value), repr(value)[:_LONGEST])
     if isinstance(value, Enum):
         return Mark(f"{kind.__name__}.{value.name}", f"{kind.__name__}.{value.name}")
     if kind in (bytearray, array.array):

@@ -38,6 +38,8 @@ MOST_OBJECTS = 20_000
 _MOST_ITEMS = 2_000  # of a container that is not plain
 _STATEFUL = (nn.Module, Optimizer, LRScheduler)
 _REFERENCES = 3  # to a frame's dict: the frame, a variable, and the call that counts them
+#: Of a module: its class, and the names of the modules in it.
+PARTS = " parts"
 ITERATORS = (
     map,
     filter,
@@ -49,7 +51,15 @@ ITERATORS = (
     itertools.repeat,
 )
 # The standard library's objects that only hold what the script puts there.
-_NAMESPACES = (("types", "SimpleNamespace"), ("argparse", "Namespace"))
+_NAMESPACES = (
+    ("types", "SimpleNamespace"),
+    ("argparse", "Namespace"),
+    ("queue", "Queue"),
+    ("queue", "LifoQueue"),
+    ("queue", "PriorityQueue"),
+    ("collections", "ChainMap"),
+    ("_thread", "_local"),
+)
 # torch's objects that may have a state which training changes; a SummaryWriter is none of them.
 _TORCH = ("torch.nn.", "torch.optim.", "torch.utils.data.", "torch.amp.", "torch.ao.")
 # torch's own attributes of each module and optimizer, whose content is the state of the object.
@@ -68,20 +78,23 @@ class Walk:
     ``seen`` the ids of all that was
     looked at, and ``left_out`` the paths of what exceeded the budget."""
 
-    def __init__(self, known: Container[Any], held: Container[int] = ()) -> None:
-        """``known``: ids of what snapshots hold as a whole, and (id, name) of attributes that they hold. ``held``: ids
-        of optimizers of which they hold the state alone, and no other attributes."""
+    def __init__(self, known: Container[Any], held: Container[int] = (), whole: Container[int] = ()) -> None:
+        """``known``: ids of what snapshots hold, and (id, name) of attributes that they hold. ``held``: ids
+        of optimizers of which they hold the state alone, and no other attributes. ``whole``: ids of what was prepared
+        or registered as a whole."""
         self.found: dict[str, Mark] = {}
         self.same: dict[str, str] = {}
         self._paths: dict[int, str] = {}
         self.things: dict[str, Any] = {}
         self.objects: dict[str, Any] = {}
+        self.whole: dict[str, int] = {}  # the ids of what was prepared or registered as a whole, by path
         self.left_out: list[str] = []
         # Attributes that an object has from its class, until it sets them.
         self.inherited: dict[str, Mark] = {}
         self.variables: Mapping[str, Any] = {}  # where it began
         self._known = known
         self._held = held
+        self._whole = whole
         self.seen: set[int] = set()
         self._kept: list[Any] = []  # else another object could get the id of one that is gone
         self._level: deque[tuple[str, Any]] = deque()
@@ -105,6 +118,8 @@ class Walk:
     def _visit(self, path: str, value: Any) -> None:
         # A small number, or None, is one object everywhere: its id tells nothing.
         if type(value) not in SIMPLE:
+            if id(value) in self._whole:
+                self.whole.setdefault(path, id(value))
             if id(value) in self._known:
                 return
             if id(value) in self.seen:
@@ -175,6 +190,9 @@ class Walk:
     def _object(self, path: str, value: Any) -> None:
         """An object of torch's or of the script's: its state as one value, and its other attributes."""
         state = list(self._state(value))
+        if isinstance(value, nn.Module) and (id(value), PARTS) not in self._known:
+            # Also of one that has no tensors itself, as a Sequential.
+            state.append((PARTS, Mark(" ".join([type(value).__qualname__, *value._modules]), "")))
         if state:
             self.found.setdefault(path, joined(state, f"a {type(value).__name__}"))
             self.things.setdefault(path, value)

@@ -3,6 +3,8 @@
 A value is noted if it was there when its loop began, no snapshot holds it, and it differs from what it was after the
 first step. What only the first step sets is a cache: nothing is said of it, and what is registered later finds it. But
 the first step of a resume must set the same, or it is no cache: a teacher that is copied there, the first loss.
+A thing that the first step puts into an object counts as long as it stays the same thing: a tensor that each step adds
+to. A name of what is prepared or registered counts when it gets another object, of which no snapshot knows.
 Rank 0 looks at steps and at ends of epochs 1, 2, 4, 8, … of a loop, and at every save. What is noted is said
 once, with the call that cures each; a snapshot notes the values, and a resume that would lose one stops
 (``state-lost``) before it changes anything.
@@ -43,20 +45,26 @@ class UnregisteredWatch:
     def __init__(
         self,
         declared: Callable[[], tuple[set[Any], set[int], dict[str, Any]]],
+        whole: Callable[[], set[int]],
         forgotten: set[str],
         choice: str,
         *,
         speaks: bool = True,
     ) -> None:
         """``declared``: gives the ids of what snapshots hold, those of optimizers whose state they hold, and what else
-        is looked at, by name. ``forgotten``: names of ``run.forget``. ``choice``: of ``--lost``; "" where somebody
-        watches, who is told and goes on. ``speaks``: whether this rank says and decides."""
+        is looked at, by name. ``whole``: ids of what was prepared or registered as a whole. ``forgotten``: names of
+        ``run.forget``. ``choice``: of ``--lost``; "" where somebody watches, who is told and goes on. ``speaks``:
+        whether this rank says and decides."""
         self.forgotten = forgotten
         self._declared = declared
+        self._whole = whole
         self._choice = choice
         self._speaks = speaks
         self._codes: frozenset[CodeType] = frozenset()
         self._begun: dict[str, Mark] = {}
+        self._names: dict[
+            str, int
+        ] = {}  # of prepared and registered things → their ids, since the loop began
         self._first: dict[str, Mark] | None = None  # after the first step
         self._first_epoch = 0  # the epoch of that step
         # What had a state after the first step and is the same thing still, and not one of each step: path → it.
@@ -66,6 +74,7 @@ class UnregisteredWatch:
         self._interrupted: Mapping[str, list[str]] = {}  # sums when a snapshot was taken
         self._targets: set[str] = set()  # names to which the script's loop gives a batch
         self._changed: set[str] = set()  # paths that have been noted in this training
+        self._marks: dict[str, Mark] = {}  # what they had when they were noted
         self._expected: Noted = {}  # what the first step of this process must set, as that of the run's first one
         self._judged_from = 0  # the epoch
         self._said: set[str] = set()
@@ -79,7 +88,8 @@ class UnregisteredWatch:
         """A loop begins; nothing is restored yet."""
         self._codes = codes_of_script()
         self._first, self._latest = None, {}
-        self._begun = _with_inherited(self._look())
+        now = self._look()
+        self._begun, self._names = _with_inherited(now), now.whole
         self._changed, self._targets = set(), set()
 
     def look(self, batch: Any, epoch: int) -> RankupError | None:
@@ -94,6 +104,7 @@ class UnregisteredWatch:
         else:
             self._first, self._first_epoch = _with_inherited(now), epoch
             self._made = {path: _reference(thing) for path, thing in now.things.items()}
+            self._names = {path: one for path, one in self._names.items() if now.whole.get(path) == one}
         return self._set_otherwise() if epoch >= self._judged_from else None
 
     def now(self) -> Noted:
@@ -160,7 +171,8 @@ class UnregisteredWatch:
         if anew:
             print(
                 "warning: an epoch is resumed in its middle, and what the script begins in each epoch begins anew: "
-                f"{_listed(anew)}. What follows from it counts the rest of the epoch alone; run.meter keeps sums",
+                f"{_listed(anew)}. A sum counts the rest of the epoch alone (run.meter keeps sums); what the steps use "
+                "(a hidden state, an optimizer) is lost, unless it is made before the loop and registered",
                 file=sys.stderr,
                 flush=True,
             )
@@ -183,7 +195,7 @@ class UnregisteredWatch:
 
     def _look(self, codes: frozenset[CodeType] | None = None) -> Walk:
         known, held, own = self._declared()
-        walk = Walk(known, held).look(roots(codes or self._codes, own))
+        walk = Walk(known, held, self._whole()).look(roots(codes or self._codes, own))
         self._left_out |= {*walk.left_out}
         self._kinds |= {
             path: type(thing).__name__ for path, thing in walk.objects.items() if path.isidentifier()
@@ -219,14 +231,28 @@ class UnregisteredWatch:
         assert self._first is not None
         things = ((path, made, now.things.get(path)) for path, made in self._made.items())
         self._made = {path: made for path, made, thing in things if thing is not None and made() is thing}
-        for path, mark in now.by_path().items():
-            before = self._first.get(path)
+        marks = now.by_path()
+        for path, mark in marks.items():
             if now.same.get(path) in self._changed | self._targets:
                 continue  # another path of a value that is noted, or of the batch
-            if before is None or path not in self._begun or before.digest == mark.digest:
+            if (before := self._first.get(path)) is None or before.digest == mark.digest:
                 continue
-            if path not in self._targets and not self._is_forgotten(path) and not _is_clock(mark):
-                self._changed.add(path)
+            # What the first step put into an object counts as long as it is the same thing: each step makes a loss.
+            if path in self._begun or (path in self._made and not path.isidentifier()):
+                self._add(path, mark)
+        for path in self._names:
+            # A name of what is prepared or registered has something else: of that snapshots know nothing.
+            if path not in now.whole and (path in marks or path in now.objects):
+                self._add(path, marks.get(path) or Mark(self._kind(now, path), f"a {self._kind(now, path)}"))
+
+    def _add(self, path: str, mark: Mark) -> None:
+        if path not in self._targets and not self._is_forgotten(path) and not _is_clock(mark):
+            self._changed.add(path)
+            self._marks[path] = mark
+
+    @staticmethod
+    def _kind(now: Walk, path: str) -> str:
+        return type(now.objects[path]).__name__
 
     def _is_forgotten(self, path: str) -> bool:
         """By its path, that of what holds it, or its last name."""
@@ -283,6 +309,8 @@ class UnregisteredWatch:
             elif _root(path) in since:
                 late.append(path)
                 lost.append((path, text, "registered since then"))
+            elif path in self._names:
+                lost.append((path, text, "what is registered"))
             else:
                 lost.append((path, text, "not there" if mine is None else mine.text))
         if not lost or not self._speaks:
@@ -333,7 +361,12 @@ class UnregisteredWatch:
             kind = self._kinds.get(name, "")
             last = name.rpartition(".")[2]
             short = kind.lower() if last == "self" else last
-            if kind in _NOT_REGISTERED:
+            if path in self._names:
+                found.setdefault(
+                    path,
+                    f"{path} is registered or prepared: change that object in place, and keep the name on it",
+                )
+            elif kind in _NOT_REGISTERED:
                 found.setdefault(name, f"{path}: keep it in an object or a dict, and run.register that")
             elif not kind and name == path and self._is_simple(path):
                 found.setdefault(
@@ -345,9 +378,11 @@ class UnregisteredWatch:
         return [*cures[:_NAMED], *([f"and {len(cures) - _NAMED} more"] if len(cures) > _NAMED else [])]
 
     def _is_simple(self, path: str) -> bool:
-        mark = self._begun.get(path)
-        content = mark.content if mark is not None else None
-        return content is not None and isinstance(content[0], (*SIMPLE, tuple))
+        """Whether it was a number or the like before, and still is."""
+        marks = [mark for mark in (self._begun.get(path), self._marks.get(path)) if mark is not None]
+        return bool(marks) and all(
+            mark.content is not None and isinstance(mark.content[0], (*SIMPLE, tuple)) for mark in marks
+        )
 
 
 def _is_clock(mark: Mark) -> bool:
