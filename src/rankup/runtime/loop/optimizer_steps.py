@@ -23,9 +23,10 @@ from rankup.strategies.clipping import local
 from rankup.strategies.inner_optimizers import with_inner
 
 _MOST_IDLE = 1000  # steps that are kept for a message
-# A gradient that an optimizer stepped with last, and its version then. The reference is weak: a gradient that is kept
-# would take the next one's place in the cache.
-_Used = tuple[ref[torch.Tensor] | None, int]
+# The step of the loop in which an optimizer stepped last, a gradient that it stepped with, and its version then. The
+# reference is weak: a gradient that is kept would take the next one's place in the cache.
+_Seen = tuple[int, ref[torch.Tensor] | None, int]
+_NEVER: _Seen = (-1, None, 0)
 
 
 class OptimizerSteps:
@@ -44,9 +45,7 @@ class OptimizerSteps:
         # Before the next step, what a save in flight still copies: hooks until then.
         self._waits: list[RemovableHandle] = []
         self._last = 0  # the step of the loop in which an optimizer stepped last
-        self._stepped_at: dict[int, int] = {}  # the step of the loop, by the id of an optimizer
-        self._used: dict[int, _Used] = {}  # by the id of an optimizer
-        self._notes_used = False  # not before it is asked for: most loops step in each body
+        self._seen: dict[int, _Seen] = {}  # by the id of an optimizer
         self._clearing: dict[int, _Clearing] = {}  # by the id of an optimizer, until the answer is known
         self._never_cleared: set[int] = set()  # optimizers whose steps add to the gradients of those before
 
@@ -119,16 +118,11 @@ class OptimizerSteps:
             clearing = self._clearing.get(id(optimizer))
             if clearing is not None and clearing.stepped():
                 del self._clearing[id(optimizer)]
-        self._stepped_at[id(optimizer)] = reached
-        if self._notes_used:
-            self._note_used(optimizer)
-
-    def _note_used(self, optimizer: Optimizer) -> None:
         for parameter in optimizer.param_groups[0]["params"]:  # one gradient, for all
             if (gradient := parameter.grad) is not None:
-                self._used[id(optimizer)] = ref(gradient), gradient._version
+                self._seen[id(optimizer)] = reached, ref(gradient), gradient._version
                 return
-        self._used[id(optimizer)] = None, 0
+        self._seen[id(optimizer)] = reached, None, 0
 
     def _note_between(self, reached: int) -> None:
         for step in range(self._last + 1, reached):
@@ -145,13 +139,13 @@ class OptimizerSteps:
         for optimizer in reversed(self._run.optimizers):
             if not hasattr(optimizer, "register_step_post_hook"):
                 continue
-            step = self._stepped_at.get(id(optimizer), -1)
+            step, gradient, version = self._seen.get(id(optimizer), _NEVER)
             own = {id(p) for group in optimizer.param_groups for p in group["params"]}
             earlier_stage, retired = step <= self._begun and own <= retired, retired | own
             if earlier_stage:
                 continue
             # A step in this body has used them; one of an earlier body has used those that have not changed since.
-            used = step == self._run.steps_reached or self._unchanged(optimizer)
+            used = step == self._run.steps_reached or _unchanged(optimizer, gradient, version)
             if used and id(optimizer) not in self._never_cleared:
                 continue
             gradients = (
@@ -161,18 +155,6 @@ class OptimizerSteps:
                 return True
         return False
 
-    def _unchanged(self, optimizer: Optimizer) -> bool:
-        """Whether its gradients are those of its last step; no, if that was before this was asked first. Then a
-        snapshot has gradients that nothing waits for, which is no harm."""
-        self._notes_used = True
-        reference, version = self._used.get(id(optimizer), (None, 0))
-        gradient = reference() if reference is not None else None
-        return (
-            gradient is not None
-            and gradient._version == version
-            and any(parameter.grad is gradient for parameter in optimizer.param_groups[0]["params"])
-        )
-
     @property
     def never_cleared(self) -> bool:
         """Whether some window has no end."""
@@ -180,7 +162,7 @@ class OptimizerSteps:
 
     def begins_after_step(self, optimizer: Optimizer) -> bool:
         """Whether the body at hand is the one after a step of ``optimizer``."""
-        step = self._stepped_at.get(id(optimizer), -1)
+        step = self._seen.get(id(optimizer), _NEVER)[0]
         # Steps that were reached do not count a micro-batch before the last.
         return step == self._run.global_step
 
@@ -235,6 +217,15 @@ def _first(optimizer: Optimizer) -> nn.Parameter | None:
         return None
     parameters = (p for group in optimizer.param_groups for p in group["params"])
     return next((p for p in parameters if p.requires_grad and p.is_leaf), None)
+
+
+def _unchanged(optimizer: Optimizer, seen: ref[torch.Tensor] | None, version: int) -> bool:
+    gradient = seen() if seen is not None else None
+    return (
+        gradient is not None
+        and gradient._version == version
+        and any(parameter.grad is gradient for parameter in optimizer.param_groups[0]["params"])
+    )
 
 
 def _values(gradient: torch.Tensor) -> torch.Tensor:
