@@ -34,7 +34,8 @@ from rankup.runtime.distributed.replicas import Replicas
 from rankup.runtime.loop.optimizer_steps import OptimizerSteps
 from rankup.runtime.records.logged_numbers import warn_of_logged
 from rankup.runtime.tracing.trace import Trace
-from rankup.runtime.unregistered.watch import UnregisteredWatch, differing
+from rankup.runtime.unregistered.cures import differing
+from rankup.runtime.unregistered.watch import UnregisteredWatch
 from rankup.snapshots.saver import Saver
 from rankup.snapshots.snapshot import Snapshot
 

@@ -19,23 +19,18 @@ import re
 import sys
 import time
 import weakref
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from types import CodeType
 from typing import Any
 
 from rankup.core.lost import ACCEPT, STOP
 from rankup.errors import RankupError
+from rankup.runtime.unregistered.cures import compared, cures, listed, root_of
 from rankup.runtime.unregistered.marks import SIMPLE, Mark
 from rankup.runtime.unregistered.walk import Walk, codes_of_script, roots
 
 _CLOCKS = {clock: clock() for clock in (time.time, time.perf_counter, time.monotonic)}
-_NAMED = 12  # lines of a list
 _GONE = Mark("", "not there")
-_ROOT = re.compile(r"\w+")
-_NOT_REGISTERED = (
-    *("function", "type", "module", "method", "partial"),
-    *("generator", "map", "filter", "zip", "cycle"),
-)
 Noted = dict[str, list[Any]]  # path → [digest, text], and [content] behind if it is plain and small
 
 
@@ -171,7 +166,7 @@ class UnregisteredWatch:
         if anew:
             print(
                 "warning: an epoch is resumed in its middle, and what the script begins in each epoch begins anew: "
-                f"{_listed(anew)}. A sum counts the rest of the epoch alone (run.meter keeps sums); what the steps use "
+                f"{listed(anew)}. A sum counts the rest of the epoch alone (run.meter keeps sums); what the steps use "
                 "(a hidden state, an optimizer) is lost, unless it is made before the loop and registered",
                 file=sys.stderr,
                 flush=True,
@@ -216,7 +211,7 @@ class UnregisteredWatch:
         self._expected = {}
         if not other or not self._speaks:
             return None
-        values = _compared(other)
+        values = compared(other)
         if self._accepts(values):
             return None
         return RankupError(
@@ -271,12 +266,12 @@ class UnregisteredWatch:
             return None
         first = not self._said
         self._said |= self._changed
-        cures = self._cures(new)
+        calls = self._cures(new)
         if self._choice == STOP:
             return RankupError(
                 "state-lost",
-                f"a resume of this job would lose what changes in training and is in no snapshot: {_listed(new)}",
-                hint=f'{"; ".join(cures)}; run.forget(…) for what only prints; --lost accept (lost = "accept" in '
+                f"a resume of this job would lose what changes in training and is in no snapshot: {listed(new)}",
+                hint=f'{"; ".join(calls)}; run.forget(…) for what only prints; --lost accept (lost = "accept" in '
                 "job.toml) if a resume may begin with their first values. The snapshots stay, and nothing is requeued",
                 exit_code=1,
             )
@@ -285,12 +280,12 @@ class UnregisteredWatch:
         what = "these values change" if first else "these values change as well"
         lines = [
             f"warning: {what} in training and are in no snapshot, so that a resume would stop with state-lost: "
-            f"{_listed(new)}. Before the loop:",
-            *(f"  {cure}" for cure in cures),
+            f"{listed(new)}. Before the loop:",
+            *(f"  {call}" for call in calls),
             "  run.forget(…) names what only prints",
         ]
         if self._left_out and first:
-            lines.append(f"  not watched, since there is too much of it: {_listed(sorted(self._left_out))}")
+            lines.append(f"  not watched, since there is too much of it: {listed(sorted(self._left_out))}")
         print("\n".join(lines), file=sys.stderr, flush=True)
         return None
 
@@ -306,7 +301,7 @@ class UnregisteredWatch:
                 continue
             if mine is not None and mine.digest == digest:
                 self._changed.add(path)  # the script restores it by itself
-            elif _root(path) in since:
+            elif root_of(path) in since:
                 late.append(path)
                 lost.append((path, text, "registered since then"))
             elif path in self._names:
@@ -315,7 +310,7 @@ class UnregisteredWatch:
                 lost.append((path, text, "not there" if mine is None else mine.text))
         if not lost or not self._speaks:
             return None
-        values = _compared(lost)
+        values = compared(lost)
         paths = self._by_variable([path for path, *_ in lost if path not in late])
         if self._accepts(values):
             self._changed |= {*paths}
@@ -329,7 +324,7 @@ class UnregisteredWatch:
             ]
         if late:
             hints.append(
-                f"the next snapshots have {_listed(late)}, but this one has not: set what the script can set by itself"
+                f"the next snapshots have {listed(late)}, but this one has not: set what the script can set by itself"
             )
         hints.append("--lost accept (RANKUP_LOST=accept) goes on with the values of now")
         return RankupError(
@@ -350,32 +345,11 @@ class UnregisteredWatch:
         return [
             path
             for path in paths
-            if self._kinds.get(_root(path)) != "function" or path.rpartition(".")[2] not in paths
+            if self._kinds.get(root_of(path)) != "function" or path.rpartition(".")[2] not in paths
         ]
 
-    def _cures(self, paths: Iterable[str]) -> list[str]:
-        """A call for each variable of the script that holds one of the paths."""
-        found: dict[str, str] = {}
-        for path in paths:
-            name = _root(path)
-            kind = self._kinds.get(name, "")
-            last = name.rpartition(".")[2]
-            short = kind.lower() if last == "self" else last
-            if path in self._names:
-                found.setdefault(
-                    path,
-                    f"{path} is registered or prepared: change that object in place, and keep the name on it",
-                )
-            elif kind in _NOT_REGISTERED:
-                found.setdefault(name, f"{path}: keep it in an object or a dict, and run.register that")
-            elif not kind and name == path and self._is_simple(path):
-                found.setdefault(
-                    name, f"values = run.register({short}={last}), and values.{short} in place of {last}"
-                )
-            else:
-                found.setdefault(name, f"run.register({short}={last})")
-        cures = list(found.values())
-        return [*cures[:_NAMED], *([f"and {len(cures) - _NAMED} more"] if len(cures) > _NAMED else [])]
+    def _cures(self, paths: Sequence[str]) -> list[str]:
+        return cures(paths, self._kinds, self._names, self._is_simple)
 
     def _is_simple(self, path: str) -> bool:
         """Whether it was a number or the like before, and still is."""
@@ -389,23 +363,6 @@ def _is_clock(mark: Mark) -> bool:
     """Whether a value is a reading of a clock, since this process began: it means nothing in another one."""
     value = mark.content[0] if mark.content is not None else None
     return type(value) is float and any(began <= value <= clock() for clock, began in _CLOCKS.items())
-
-
-def _root(path: str) -> str:
-    """The variable that holds a path."""
-    return path if path.isidentifier() else _ROOT.match(path)[0]  # type: ignore[index]
-
-
-def differing(everyone: Sequence[Mapping[str, str]]) -> str:
-    """What to say of values that differ between ranks under any-world, where a rank counts its own virtual shards."""
-    first = everyone[0]
-    names = sorted({name for mine in everyone for name, digest in mine.items() if first.get(name) != digest})
-    return (
-        f"{_listed(names)} differ between ranks, and so depend on their number: any-world keeps the same only what all "
-        "ranks compute alike"
-        if names
-        else ""
-    )
 
 
 def _with_inherited(walk: Walk) -> dict[str, Mark]:
@@ -431,17 +388,3 @@ def _given(batch: Any) -> set[int]:
         for each in batch.values() if isinstance(batch, dict) else batch:
             found |= _given(each)
     return found
-
-
-def _compared(lost: Sequence[tuple[str, str, str]]) -> str:
-    """Paths with the values of then and of now."""
-    values = "; ".join(
-        f"{path}: {was} with other values" if was == now else f"{path}: {was} when saved, {now} now"
-        for path, was, now in lost[:_NAMED]
-    )
-    return values + (f"; and {len(lost) - _NAMED} more" if len(lost) > _NAMED else "")
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
