@@ -28,6 +28,8 @@ _TRAINING = re.compile(
 )
 
 
+#: What a file was taken for that nothing judges.
+LEFT_OUT = "left out"
 _OLD = re.compile(r"(\.(old|orig|bak|save|rej|swp)|~)$")
 _FENCE = re.compile(r"^[ \t]*```", re.M)
 _LOGGED = re.compile(
@@ -87,7 +89,7 @@ def _excluded(path: Path, exclude: Iterable[str]) -> bool:
 def _add(inputs: Inputs, path: Path, read: Read, *, named: bool) -> None:
     document = read(path) if named or _worth_reading(path) else None
     kind, why = kind_of(document) if document else ("", "it is not text")
-    inputs.kinds[str(path)] = (kind or "left out", why)
+    inputs.kinds[str(path)] = (kind or LEFT_OUT, why)
     if document is None or not kind:
         inputs.skipped += [path] if named else []
     elif kind == "job file":
@@ -99,7 +101,7 @@ def _add(inputs: Inputs, path: Path, read: Read, *, named: bool) -> None:
     elif named or _TRAINING.search(document.text):
         inputs.programs.append(document)
     else:
-        inputs.kinds[str(path)] = ("left out", "it imports nothing that trains")
+        inputs.kinds[str(path)] = (LEFT_OUT, "it imports nothing that trains")
 
 
 def _worth_reading(path: Path) -> bool:

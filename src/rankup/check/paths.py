@@ -14,7 +14,7 @@ from rankup.check.document import Document, Place
 from rankup.check.facts.job.job import NotFollowed
 from rankup.check.facts.start import Start
 from rankup.check.fixes import fixed
-from rankup.check.inputs import Inputs, parses, read_document, read_inputs
+from rankup.check.inputs import LEFT_OUT, Inputs, parses, read_document, read_inputs
 from rankup.check.pages.joining import page_documents
 from rankup.check.rule import Safety
 from rankup.check.selection import Selection
@@ -42,7 +42,7 @@ class Checked:
     diagnostics: list[Diagnostic]
     other: list[Finding]
     not_followed: list[tuple[Place, NotFollowed]]
-    texts: dict[str, str]  # path → text of every file that was read, as it is (or was repaired)
+    texts: dict[str, str]  # path → text of every file that was judged, as it is (or was repaired)
 
     def can_fix(self, diagnostic: Diagnostic) -> bool:
         """Whether it has a fix, in files that the user named: a program that a job script starts is left alone."""
@@ -164,7 +164,11 @@ def _check(paths: Sequence[Path], selection: Selection, site: Site | None, files
         programs=[program.document for program in subjects.programs],
     )
     unread = {(job.document.place(one.span), one): None for job in subjects.jobs for one in job.not_followed}
-    texts = {document.path: document.text for document in files.documents.values()}
+    modules = {module.document.path for program in subjects.programs for module in program.modules}
+    left_out = {path for path, (kind, _) in inputs.kinds.items() if kind == LEFT_OUT} - modules
+    texts = {
+        document.path: document.text for document in files.documents.values() if document.path not in left_out
+    }
     return Checked(inputs, kept, other, sorted(unread, key=lambda pair: pair[0].path), texts)
 
 

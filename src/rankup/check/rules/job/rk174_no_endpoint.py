@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 
 from rankup.check.facts.job.commands import Value, Variable
 from rankup.check.facts.job.job import Job, Launch
@@ -65,7 +66,8 @@ def _unset(job: Job, value: Value) -> str:
 def _many(job: Job, launch: Launch) -> bool:
     """Whether it certainly forms a world of several nodes, and all its options are known."""
     values = [id(value) for value in launch.options.values()]
-    words = launch.command.argv[1 : 1 + 2 * len(values)]
+    before_program = takewhile(lambda word: word is not launch.target, launch.command.argv)
+    words = list(before_program)[1 : 1 + 2 * len(values)]
     if any(word.known is None and not word.head and id(word) not in values for word in words):
         return False
     count = nnodes(job, launch)

@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1 --gpus-per-node=4
+SCRIPT="${1:-train.py}"
+srun torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d $SCRIPT --epochs 3
