@@ -96,6 +96,11 @@ def main() -> None:
     if len({one, two, resumed}) > 1:
         sys.exit("the weights differ: this is a defect, please report it")
     heading("3. what a second process brings")
+    print(
+        "Here with plain ddp, without --exact any-world: each process draws a dropout of its own, so the accuracy "
+        "depends on their number.",
+        flush=True,
+    )
     study = [
         "scale",
         "mnist-cnn",
