@@ -130,3 +130,14 @@ for x, y in loader:
 )  # fmt: skip
 def test_a_loader_is_judged_by_what_its_keywords_hold(first, fires):
     assert ("RK301" in found(KEYWORDS.replace("FIRST", first))) == fires
+
+
+@pytest.mark.parametrize(("name", "divides"), [("ddp", False), ("deepspeed", False), ("accelerate", True)])
+def test_a_loader_without_a_sampler_is_found_unless_the_framework_divides_it(name, divides):
+    start, model, backward = STARTED[name]
+    loader = MISTAKES.replace(
+        "DataLoader(train, batch_size=32, sampler=DistributedSampler(train))",
+        "DataLoader(train, batch_size=32, shuffle=True)",
+    )
+    text = HEAD + start + loader + f"model = {model}\n" + TRAINING.replace("BACKWARD", backward)
+    assert ("RK301" in found(text)) != divides
