@@ -207,6 +207,14 @@ def test_a_file_that_is_compared_runs_nothing(tmp_path: Path, content: Any):
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+def test_a_name_with_a_dot_reaches_nothing_behind_a_known_function(tmp_path: Path):
+    module = calls("torch._utils", "_rebuild_tensor.__globals__.get", "torch")
+    state = pickle.dumps({"changed_by_a_file": True}, 2)[2:-1]
+    (tmp_path / "file").write_bytes(module[:-1] + state + b"b.")
+    assert contents(tmp_path / "file")
+    assert not hasattr(torch, "changed_by_a_file")
+
+
 def saved(value: Any, **options: Any) -> bytes:
     out = io.BytesIO()
     torch.save(value, out, **options)
