@@ -56,18 +56,24 @@ ScriptLauncher = Callable[[Start], list[str]]
 
 
 # Whole lines with the rank before them, for launchers that would mix the pieces of several ranks' lines. A launcher
-# that ends the process group of a rank must not end what still copies its last words.
-LABELLED = '> >(trap "" TERM INT HUP; exec sed --unbuffered "s/^/[rank $RANK] /") 2>&1'
+# that ends the process group of a rank must not end what still copies its last words: it is born deaf to these signals.
+_LABELS = """
+      trap "" TERM INT HUP
+      exec 3> >(exec sed --unbuffered "s/^/[rank $RANK] /")
+      trap - TERM INT HUP"""
 
 
-def rank_shell(start: Start, variables: Mapping[str, str], *, unset: str = "", output: str = "") -> list[str]:
+def rank_shell(
+    start: Start, variables: Mapping[str, str], *, unset: str = "", labelled: bool = False
+) -> list[str]:
     """Shell code that gives a rank PyTorch's names for what its launcher calls otherwise, and becomes its command.
 
     The single quotes matter: outside of the rank's own shell the launcher's variables are not the rank's.
     """
     exports = " ".join(f"{name}={value}" for name, value in variables.items())
     forget = f"\n      unset {unset}" if unset else ""
-    script = f'\n      export {exports}{forget}\n      exec sh "$RUN/rank.sh" "$@" {output}'.rstrip()
+    labels, output = (_LABELS, " >&3 2>&1 3>&-") if labelled else ("", "")
+    script = f'\n      export {exports}{forget}{labels}\n      exec sh "$RUN/rank.sh" "$@"{output}'
     return [f"bash -c {code(script)} rank \\", f"  {' '.join(whole_command(start))}"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankup.launchers.base import LABELLED, Start, code, in_background, rank_shell
+from rankup.launchers.base import Start, code, in_background, rank_shell
 
 _OPENMPI = {
     "RANK": "$OMPI_COMM_WORLD_RANK",
@@ -29,7 +29,7 @@ def lines(start: Start) -> list[str]:
     options = [f"-np {start.world_size}", *hosts, *mapping, *carried]
     # In a SLURM job mpirun's own daemons are a step, whose size Lightning takes for that of the world.
     unset = "SLURM_NTASKS" if start.scheduler == "slurm" else ""
-    ranks = rank_shell(start, _OPENMPI, unset=unset, output=LABELLED)
+    ranks = rank_shell(start, _OPENMPI, unset=unset, labelled=True)
     return in_background(f"mpirun {' '.join(options)}", ranks)
 
 
@@ -38,4 +38,4 @@ def _pals(start: Start) -> list[str]:
     flags = " ".join(map(code, start.mpi_flags)) or binding
     variables = {**_PALS, "WORLD_SIZE": str(start.world_size), "LOCAL_WORLD_SIZE": str(start.nproc)}
     options = f"-n {start.world_size} --ppn {start.nproc} {flags} --envall"
-    return in_background(f"mpiexec {options}", rank_shell(start, variables, output=LABELLED))
+    return in_background(f"mpiexec {options}", rank_shell(start, variables, labelled=True))

@@ -52,7 +52,10 @@ main() {
   mpirun -np 1 --hostfile "$PBS_NODEFILE" -bind-to none -map-by :OVERSUBSCRIBE -mca pml ob1 -mca btl '^openib' -x PATH -x OMP_NUM_THREADS -x RUN -x RANKUP_RUN_DIR -x MASTER_ADDR -x MASTER_PORT -x PYTHONUNBUFFERED -x RANKUP_LOST ${LD_LIBRARY_PATH:+-x LD_LIBRARY_PATH} ${PYTHONPATH:+-x PYTHONPATH} \
     bash -c '
       export RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE LOCAL_WORLD_SIZE=$OMPI_COMM_WORLD_LOCAL_SIZE NODE_RANK=$((OMPI_COMM_WORLD_RANK / OMPI_COMM_WORLD_LOCAL_SIZE))
-      exec sh "$RUN/rank.sh" "$@" > >(trap "" TERM INT HUP; exec sed --unbuffered "s/^/[rank $RANK] /") 2>&1' rank \
+      trap "" TERM INT HUP
+      exec 3> >(exec sed --unbuffered "s/^/[rank $RANK] /")
+      trap - TERM INT HUP
+      exec sh "$RUN/rank.sh" "$@" >&3 2>&1 3>&-' rank \
       python train.py --lr 0.1 --note 'it'"'"'s $HOME' &
   workers=$!
   watch_ranks # asks them to save before the time limit
