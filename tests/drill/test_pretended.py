@@ -78,10 +78,12 @@ WAITS = ("trap 'echo heard >>heard; exit 3' USR1", "echo $SLURM_RESTART_COUNT. >
 
 def test_the_batch_shell_hears_of_its_time_limit_and_a_step_gets_what_srun_gets(slurm, folder):
     queue = SlurmQueue(slurm.ask)
-    step = "srun bash -c 'trap \"echo step >>heard; exit\" USR1; touch up; sleep 60 & wait' & child=$!"
     job = submit(
         queue, folder, "#SBATCH --signal=B:USR1@60",
-        step, "trap 'echo shell >>heard; kill -USR1 $child; wait $child; exit 3' USR1", "wait",
+        "trap 'echo shell >>heard' USR1",
+        "srun bash -c 'trap \"echo step >>heard; exit\" USR1; touch up; sleep 60 & wait' & child=$!",
+        "until [ -e up ] && [ -e heard ]; do sleep 0.05; done",  # a busy machine starts the step after the signal
+        "kill -USR1 $child; wait $child; exit 3",
         options=("--time=00:01:02",),
     )  # fmt: skip
     over(queue, folder)
