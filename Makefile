@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Of the tests, on two cores: most of them wait most of the time.
-WORKERS ?= 5
+WORKERS ?= 6
 
 # With this variable, which images of containers like to set, every process of the tests compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -22,8 +22,8 @@ demo: install  ## the same weights on 1 and 2 processes, also after kill -9 and 
 	$(BIN)/python tools/demo.py
 
 test: install
-	$(BIN)/pytest tests/gpu tests/pbs -m 'not campaign'  # skip where there is no GPU, and no OpenPBS
-	CUDA_VISIBLE_DEVICES= $(BIN)/pytest -m 'not campaign and not pbs and not gpu' -n $(WORKERS) --dist loadfile
+	$(BIN)/pytest tests/gpu -m 'not campaign'  # skip where there is no GPU
+	CUDA_VISIBLE_DEVICES= $(BIN)/pytest -m 'not campaign and not gpu' -n $(WORKERS) --dist loadfile
 
 check: install
 	$(BIN)/ruff check .

@@ -2,7 +2,8 @@
 
 A file's tests stay on one worker: what their module prepares is prepared once. The tests of ``APART`` take seconds
 each, and most of them wait: each goes to the worker that is free. Those of a real SLURM wait even more, and run beside
-the others; their files share ``CLUSTERS``, each of which starts a cluster or two. What takes longest begins first.
+the others; their files share ``CLUSTERS``, each of which starts a cluster or two. So do those of a real PBS, when the
+former are done. What takes longest begins first.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ CLUSTERS = (
     ("scale", "frameworks", "script", "sampler", "env", "lab", "world"),
     ("drill", "drill_here"),
 )
+PBS_CLUSTERS = (("drill_here",), ("drill", "nodes"), ("training", "life", "monitor"))
 # Files of many slow tests that prepare nothing together, the slowest first.
 APART = (
     "script/test_script_runs.py",
@@ -66,19 +68,24 @@ class Units(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0].removeprefix("tests/")
-        return nodeid if path in APART else CLUSTER_OF.get(path, path)
+        return nodeid if path in APART else {**CLUSTER_OF, **PBS_OF}.get(path, path)
 
 
-CLUSTER_OF = {
-    f"cluster/test_cluster_{name}.py": f"cluster {number}"
-    for number, names in enumerate(CLUSTERS, 1)
-    for name in names
-}
+def _cluster_of(kind: str, clusters: Sequence[Sequence[str]]) -> dict[str, str]:
+    """Path of a file → its cluster."""
+    return {
+        f"{kind}/test_{kind}_{name}.py": f"{kind} {number}"
+        for number, names in enumerate(clusters, 1)
+        for name in names
+    }
+
+
+CLUSTER_OF, PBS_OF = _cluster_of("cluster", CLUSTERS), _cluster_of("pbs", PBS_CLUSTERS)
 
 
 def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Those that take longest first, so that no worker is left with one of them at the end."""
-    first = {path: place for place, path in enumerate((*CLUSTER_OF, *APART, *NEXT))}
+    first = {path: place for place, path in enumerate((*CLUSTER_OF, *APART, *PBS_OF, *NEXT))}
     return sorted(
         items, key=lambda item: first.get(item.nodeid.partition("::")[0].removeprefix("tests/"), len(first))
     )

@@ -1,4 +1,4 @@
-"""The fixtures ``pbs``, one lab for all the tests that want it, and ``own_pbs``; torn down however they end."""
+"""The fixtures ``pbs``, one lab for the tests of a file that want it, and ``own_pbs``; torn down however they end."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def no_leaks() -> None:
     """Instead of that of all tests: what a host runs is the lab's to end, as the qsub that stays for the next one."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def pbs() -> Iterator[PbsLab]:
-    """For all tests that leave it as they find it."""
+    """For tests that leave it as they find it. Gone with their file: tests of other files follow on the same worker."""
     yield from _lab(3)
 
 
