@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 import rankup
+from rankup.runtime.data.order import all_rows
 from rankup.runtime.data.sharding import Sharding
 
 Result = dict[str, Any]
@@ -120,7 +121,7 @@ def batches(
     drop_last: bool = False,
 ) -> Iterator[torch.Tensor]:
     """The sample numbers of each global batch of an epoch, int64 (n,): the order as data, and the short last batch."""
-    order = Sharding(length, global_batch, 0, 1, seed, shuffle).order(epoch)
+    order = all_rows(Sharding(length, global_batch, 0, 1, seed, shuffle).order(epoch))
     if drop_last:
         order = order[: length // global_batch * global_batch]
     yield from torch.split(order, global_batch)

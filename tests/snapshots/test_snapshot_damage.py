@@ -127,7 +127,7 @@ def test_a_file_beside_those_of_the_snapshot_is_no_damage(root):
 
 def test_another_format_version_is_an_error_and_not_a_damage(root):
     edited(root / "step-2", format=1)
-    with pytest.raises(RankupError, match="has format 1, but this version of rankup reads format 2") as error:
+    with pytest.raises(RankupError, match="has format 1, but this version of rankup reads format 3") as error:
         resumed(root)
     assert error.value.code == "other-format"
     assert [entry.step for entry in entries(root)] == [1, 2]

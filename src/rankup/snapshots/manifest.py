@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from rankup.errors import RankupError
 from rankup.snapshots.layout import MANIFEST, SUMS
 
-FORMAT = 2
+FORMAT = 3
 _SUM = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9._-]+)")
 
 

@@ -61,6 +61,7 @@ def sweep(folder: Path, names: tuple[str, ...], killed: tuple[int, int] | None) 
 
 def plain_sweep() -> list[list[float]]:
     """Without rankup, but for the order of the samples."""
+    from rankup.runtime.data.order import all_rows
     from rankup.runtime.data.sharding import Sharding
 
     ends = []
@@ -68,7 +69,7 @@ def plain_sweep() -> list[list[float]]:
         model = line().double()
         opt = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
         for epoch in range(2):
-            order = Sharding(10, 4, 0, 1, 0, True).order(epoch)
+            order = all_rows(Sharding(10, 4, 0, 1, 0, True).order(epoch))
             for low in range(0, 10, 4):
                 x = X[order[low : low + 4]]
                 (model(x) - 3 * x).square().mean().backward()

@@ -78,9 +78,10 @@ def plain(names: list[str], *, clip: float = 0.0) -> list[torch.Tensor]:
 
 
 def order_of(epoch: int) -> torch.Tensor:
+    from rankup.runtime.data.order import all_rows
     from rankup.runtime.data.sharding import Sharding
 
-    return Sharding(SAMPLES, BATCH, 0, 1, 3, True).order(epoch)
+    return all_rows(Sharding(SAMPLES, BATCH, 0, 1, 3, True).order(epoch))
 
 
 def trained(

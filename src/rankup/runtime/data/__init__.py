@@ -1,5 +1,6 @@
 """Which samples, in which order, on which rank, and how they get there.
 
+- ``order``: which sample is at which position of an epoch
 - ``step_plan``: how one epoch is cut into steps
 - ``shortened``: shorter epochs and loops, for ``rankup verify --quick``
 - ``sharding``: the order of an epoch and each rank's share: pure functions

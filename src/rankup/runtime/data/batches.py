@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from rankup.errors import RankupError
+from rankup.runtime.data.order import Order
 from rankup.runtime.data.position import Position
 from rankup.runtime.data.samplers import SampledOrder
 from rankup.runtime.data.sharding import Sharding
@@ -105,12 +106,9 @@ def cut(sharding: Sharding, plan: StepPlan, start: int, parts: int, *, fill: boo
                 yield two, min(two + 2, len(plan.order)), counts
 
 
-def rows_of(order: torch.Tensor, pieces: list[Piece]) -> torch.Tensor:
-    """What ``order`` has for all pieces, one after another: one slice where the pieces follow each other, as those of
-    one process do. Never what lies between them, which is the other ranks'."""
-    if all(a[1] == b[0] for a, b in pairwise(pieces)):
-        return order[pieces[0][0] : pieces[-1][1]]
-    return torch.cat([order[start:stop] for start, stop, _ in pieces])
+def rows_of(order: Order, pieces: list[Piece]) -> torch.Tensor:
+    """What ``order`` has for all pieces, one after another."""
+    return order.rows([(start, stop) for start, stop, _ in pieces])
 
 
 def cut_of(sharding: Sharding, parts: int) -> dict[str, int | None]:
@@ -134,7 +132,7 @@ def sampled_order(feed: DataFeed) -> SampledOrder | None:
     return None if sharding is None else sharding.sampled
 
 
-def chunks(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
+def chunks(pieces: Iterator[Piece], size: int = CHUNK) -> Iterator[list[Piece]]:
     """Several pieces at a time: one indexing for all costs a fraction of one for each."""
-    while chunk := list(islice(pieces, CHUNK)):
+    while chunk := list(islice(pieces, size)):
         yield chunk

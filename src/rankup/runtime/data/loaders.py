@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import Dataset, Sampler, default_collate
 
 from rankup.errors import RankupError
-from rankup.runtime.data.batches import Batch, PreparedData, chunks, cut, cut_of, rows_of, steps_of
+from rankup.runtime.data.batches import CHUNK, Batch, PreparedData, chunks, cut, cut_of, rows_of, steps_of
 from rankup.runtime.data.loader_options import Loader, loader_options
 from rankup.runtime.data.position import Position
 from rankup.runtime.data.sample_rng import KeyedFetch
@@ -18,6 +18,8 @@ from rankup.runtime.data.step_plan import StepPlan
 from rankup.runtime.loop.precision import Precision
 from rankup.runtime.pytree import map_tensors
 from rankup.runtime.seed import derive
+
+_ROWS = 2**13  # of an order, that are computed at once
 
 
 class _Order(Sampler[tuple[int, list[int], list[int]]]):
@@ -36,7 +38,9 @@ class _Order(Sampler[tuple[int, list[int], list[int]]]):
         plan = self.plan
         assert plan is not None
         epoch, same = self.epoch, plan.keys is plan.order
-        for pieces in chunks(cut(self.sharding, plan, self.start, self._parts, fill=self._fill)):
+        pieces_per_step = self.sharding.world_size * self._parts
+        at_once = max(CHUNK, _ROWS * pieces_per_step // plan.total(0))
+        for pieces in chunks(cut(self.sharding, plan, self.start, self._parts, fill=self._fill), at_once):
             numbers = rows_of(plan.order, pieces).tolist()
             keys = numbers if same else rows_of(plan.keys, pieces).tolist()
             at = 0

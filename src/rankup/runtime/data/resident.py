@@ -85,8 +85,8 @@ class ResidentDataFeed(PreparedData):
 
     def batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         plan = self.sharding.plan(epoch)
-        order = plan.order.to(self._device)
-        keys = order if plan.keys is plan.order else plan.keys.to(self._device)
+        order = plan.order.on(self._device)
+        keys = order if plan.keys is plan.order else plan.keys.on(self._device)
         key = derive(self.sharding.seed, "augment", epoch)
         cast = self._precision.parameters is not None
         transform = self._transform

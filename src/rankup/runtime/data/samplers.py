@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from rankup.errors import RankupError
 from rankup.runtime.data.generators import Generators
+from rankup.runtime.data.order import Listed, Sequential, all_rows
 from rankup.runtime.data.step_plan import StepPlan, cuts
 from rankup.runtime.distributed.control import Control
 from rankup.runtime.seed import derive
+from rankup.snapshots.shards import as_bytes
 
+_PIECE = 2**16  # what a sampler gives, at a time
 # A sampler that gives more samples than this many times the length of the data set is assumed to be endless.
 ENDLESS = 100
 
@@ -76,7 +79,7 @@ class SampledOrder:
                 hint="leave it out, or give the sampler that orders the whole data set",
             )
         first, second = self._draw(0), self._draw(0)
-        if not torch.equal(first.order, second.order) or list(first.starts) != list(second.starts):
+        if _digest(first) != _digest(second):
             raise RankupError(
                 "sampler-has-state",
                 f"the {self._what} ({type(self._sampler).__name__}) gives another order when it is run again with the "
@@ -123,23 +126,30 @@ class SampledOrder:
                 now = getattr(each, "__dict__", {})
                 self._set |= {(id(each), name) for name in now if before.get(name) is not now[name]}
         with Generators(key).in_use():
-            drawn = list(self._bounded(iter(self._sampler)))
-        if self._batches:
-            numbers = [number for batch in drawn for number in batch]
-            starts = [0, *itertools.accumulate(len(batch) for batch in drawn)]
-        else:
-            numbers = drawn
-            starts = list(cuts(len(numbers), self._global_batch, drop_last=self._drop_last))
-        order = self._order(numbers)
+            order, sizes = self._read(self._bounded(iter(self._sampler)))
+        starts: Sequence[int] = list(itertools.accumulate(sizes, initial=0))
+        if not self._batches:
+            starts = cuts(len(order), self._global_batch, drop_last=self._drop_last)
         if len(starts) < 2 or any(a == b for a, b in itertools.pairwise(starts)):
             raise RankupError(
                 "empty-dataset",
                 f"the {self._what} gives {'no batch, or an empty one' if self._batches else 'too few samples'} in "
-                f"epoch {epoch}: {len(numbers)} samples",
+                f"epoch {epoch}: {len(order)} samples",
                 exit_code=1,
             )
         # The same sample may be drawn several times, each time with other random numbers.
-        return StepPlan(order, starts, torch.arange(len(order)))
+        return StepPlan(Listed(order), starts, Sequential(len(order)))
+
+    def _read(self, drawn: Iterator[Any]) -> tuple[torch.Tensor, list[int]]:
+        """The numbers, and the sizes of the batches of a batch sampler. In pieces: a list of all would take several
+        times the memory of the tensor."""
+        pieces, sizes = [torch.empty(0, dtype=torch.int64)], []
+        while some := list(itertools.islice(drawn, _PIECE)):
+            if self._batches:
+                sizes += [len(batch) for batch in some]
+                some = [number for batch in some for number in batch]
+            pieces.append(self._order(some))
+        return torch.cat(pieces), sizes
 
     def _order(self, numbers: list[Any]) -> torch.Tensor:
         try:
@@ -188,5 +198,7 @@ class SampledOrder:
 
 
 def _digest(plan: StepPlan) -> str:
-    text = repr((plan.order.tolist(), list(plan.starts)))
-    return hashlib.sha256(text.encode()).hexdigest()
+    digest = hashlib.sha256()
+    for numbers in (all_rows(plan.order), torch.tensor([*plan.starts])):
+        digest.update(as_bytes(numbers))
+    return digest.hexdigest()

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
 from rankup.errors import RankupError
+from rankup.runtime.data.order import Order, Sequential, shuffled
 from rankup.runtime.data.samplers import SampledOrder
 from rankup.runtime.data.step_plan import StepPlan, cuts
 from rankup.runtime.seed import derive
@@ -65,12 +64,11 @@ class Sharding:
         when = "in each epoch" if self.sampled is None else "in the first epoch"
         return f"drop_last=True: {number} of {samples} samples are left out {when}"
 
-    def order(self, epoch: int) -> torch.Tensor:
-        """Every sample once: int64 (length,), the same on every rank and for every world size."""
+    def order(self, epoch: int) -> Order:
+        """Every sample once, the same on every rank and for every world size."""
         if not self.shuffle:
-            return torch.arange(self.length)
-        generator = torch.Generator().manual_seed(derive(self.seed, "order", epoch))
-        return torch.randperm(self.length, generator=generator)
+            return Sequential(self.length)
+        return shuffled(self.length, derive(self.seed, "order", epoch))
 
     def total(self, step: int) -> int:
         """Samples in global batch ``step``."""
@@ -91,7 +89,6 @@ def smallest_share(plan: StepPlan, world_size: int, micro_batches: int, parts: i
         sizes = [b - a for rank in ranks for _, a, b in rank.pieces(total, micro_batches)]
         return min(size for size in sizes if size)
 
-    by_total = {total: smallest(total) for total in {plan.total(step) for step in range(plan.steps)}}
-    before = [by_total[plan.total(step)] for step in range(plan.steps - 1)]
-    last = by_total[plan.total(plan.steps - 1)]
+    totals, last_total = plan.totals()
+    before, last = [smallest(total) for total in totals], smallest(last_total)
     return min([*before, last]), not before or min(before) > last

@@ -1,0 +1,141 @@
+"""The order of an epoch's samples: which sample stands at which position, the same on every rank.
+
+Orders are asked for spans of positions, so that a rank computes its own share of a large data set and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Protocol
+
+import torch
+
+from rankup.runtime.seed import derive
+
+Span = tuple[int, int]  # half-open
+
+#: Up to so many samples an order is drawn by ``torch.randperm``: 8 MiB. More are computed where they are asked for.
+DRAWN = 2**20
+_BLOCK = 2**14  # numbers that are computed at once, so that all between two operations stays in the cache
+_ROUNDS = 6  # with 4, neighbours in a column are told from chance
+# Odd, below 2³¹. Times a number below 2³¹ they fit into 62 bits: no operation overflows.
+_FIRST, _SECOND = 0x5851F42D, 0x2C1B3C6D
+
+
+class Order(Protocol):
+    def __len__(self) -> int: ...
+
+    def rows(self, spans: Sequence[Span]) -> torch.Tensor:
+        """int64: what stands at the positions of all spans, one span after another."""
+        ...
+
+    def on(self, device: torch.device) -> Order:
+        """The same there, for data that is there as a whole: without a copy at each step."""
+        ...
+
+
+def all_rows(order: Order) -> torch.Tensor:
+    """int64 (samples,): all of it."""
+    return order.rows([(0, len(order))])
+
+
+def shuffled(length: int, seed: int) -> Order:
+    """All samples in an order of the seed."""
+    if length > DRAWN:
+        return Shuffled(length, seed)
+    return Listed(torch.randperm(length, generator=torch.Generator().manual_seed(seed)))
+
+
+class Listed:
+    """Of a tensor: int64 (samples,)."""
+
+    def __init__(self, numbers: torch.Tensor) -> None:
+        self.numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def rows(self, spans: Sequence[Span]) -> torch.Tensor:
+        spans = _joined(spans)
+        if len(spans) == 1:
+            return self.numbers[slice(*spans[0])]  # a view
+        return torch.cat([self.numbers[start:stop] for start, stop in spans])
+
+    def on(self, device: torch.device) -> Order:
+        return Listed(self.numbers.to(device))
+
+
+class Sequential:
+    """Each sample at its own position."""
+
+    def __init__(self, length: int, device: torch.device | None = None) -> None:
+        self._length = length
+        self._device = device
+
+    def __len__(self) -> int:
+        return self._length
+
+    def rows(self, spans: Sequence[Span]) -> torch.Tensor:
+        return torch.cat([torch.arange(*span, device=self._device) for span in _joined(spans)])
+
+    def on(self, device: torch.device) -> Order:
+        return Sequential(self._length, device)
+
+
+class Shuffled:
+    """A keyed pseudo-random permutation of up to 2⁶¹ samples, in constant memory: a Feistel network.
+
+    A position is a row and a column of a table that is as square as possible. In turns, a hash of the one moves the
+    other, modulo its size: each round can be undone, so all are a permutation of the table's cells. A result behind the
+    last sample, in the last row, is permuted again until it is a sample (cycle walking; Black and Rogaway, Ciphers with
+    Arbitrary Finite Domains, 2002).
+    """
+
+    def __init__(self, length: int, seed: int) -> None:
+        self._length = length
+        self._columns = math.isqrt(max(length - 1, 0)) + 1
+        self._table_rows = -(-length // self._columns)
+        keys = [derive(seed, number) >> 1 for number in range(_ROUNDS)]
+        self._keys = torch.tensor(keys).unbind()
+
+    def __len__(self) -> int:
+        return self._length
+
+    def rows(self, spans: Sequence[Span]) -> torch.Tensor:
+        positions = Sequential(self._length).rows(spans)
+        for block in torch.split(positions, _BLOCK):
+            block.copy_(self._permuted(block))
+            while len(outside := (block >= self._length).nonzero().flatten()):
+                block[outside] = self._permuted(block[outside])
+        return positions
+
+    def on(self, device: torch.device) -> Order:
+        return Listed(all_rows(self).to(device))
+
+    def _permuted(self, cells: torch.Tensor) -> torch.Tensor:
+        row = cells.div(self._columns, rounding_mode="floor")
+        column = cells - row * self._columns
+        for first, second in zip(self._keys[::2], self._keys[1::2], strict=True):
+            row = _moved(row, column, first, self._table_rows)
+            column = _moved(column, row, second, self._columns)
+        return row.mul_(self._columns).add_(column)
+
+
+def _moved(half: torch.Tensor, by: torch.Tensor, key: torch.Tensor, size: int) -> torch.Tensor:
+    """``half`` + hash(``by``), modulo ``size``; both are below 2³¹, ``key`` is below 2⁶²."""
+    hashed = torch.add(key, by, alpha=_FIRST)
+    hashed.bitwise_xor_(hashed >> 31).bitwise_and_(2**31 - 1).mul_(_SECOND)
+    hashed.bitwise_xor_(hashed >> 29).bitwise_and_(2**32 - 1)
+    # From 32 bits to less than ``size`` without a division, and the sum back into its range without a comparison.
+    moved = hashed.mul_(size).bitwise_right_shift_(32).add_(half).sub_(size)
+    return moved.add_((moved >> 63).bitwise_and_(size))
+
+
+def _joined(spans: Sequence[Span]) -> Sequence[Span]:
+    """As one where they follow each other, as those of one process do. Never what lies between them, which is the other
+    ranks'."""
+    if all(a[1] == b[0] for a, b in pairwise(spans)):
+        return [(spans[0][0], spans[-1][1])]
+    return spans
