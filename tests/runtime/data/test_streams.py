@@ -195,7 +195,11 @@ RESUMED = {
 
 
 @pytest.mark.parametrize(
-    ("world_size", "workers", "keep"), [(1, 0, 1), (1, 2, 2), (2, 0, 3), (2, 2, 1), (4, 1, 1)]
+    ("world_size", "workers", "keep"),
+    [
+        *[(1, 0, 1), (1, 2, 2), (2, 0, 3)],
+        *[pytest.param(*each, marks=pytest.mark.campaign) for each in ((2, 2, 1), (4, 1, 1))],
+    ],
 )
 def test_a_resume_at_any_step_gives_the_samples_that_are_left(world_size, workers, keep):
     for rank in run_ranks(resumed_at_each_step, world_size, RESUMED, workers, keep):
