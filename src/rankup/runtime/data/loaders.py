@@ -19,7 +19,7 @@ from rankup.runtime.loop.precision import Precision
 from rankup.runtime.pytree import map_tensors
 from rankup.runtime.seed import derive
 
-_ROWS = 2**13  # of an order, that are computed at once
+_ROWS = 2**14  # of an order, that are computed at once
 
 
 class _Order(Sampler[tuple[int, list[int], list[int]]]):

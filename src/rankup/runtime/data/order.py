@@ -87,7 +87,7 @@ class Sequential:
 class Shuffled:
     """A keyed pseudo-random permutation of up to 2⁶¹ samples, in constant memory: a Feistel network.
 
-    A position is a row and a column of a table that is as square as possible. In turns, a hash of the one moves the
+    A position is a row and a column of a table that is about as high as wide. In turns, a hash of the one moves the
     other, modulo its size: each round can be undone, so all are a permutation of the table's cells. A result behind the
     last sample, in the last row, is permuted again until it is a sample (cycle walking; Black and Rogaway, Ciphers with
     Arbitrary Finite Domains, 2002).
@@ -95,8 +95,11 @@ class Shuffled:
 
     def __init__(self, length: int, seed: int) -> None:
         self._length = length
-        self._columns = math.isqrt(max(length - 1, 0)) + 1
-        self._table_rows = -(-length // self._columns)
+        self._bits = math.isqrt(
+            length - 1
+        ).bit_length()  # of a column: a power of two of them needs no division
+        self._table_rows = -(-length >> self._bits)
+        # Of 62 bits, since a hash adds one to a number as large.
         keys = [derive(seed, number) >> 1 for number in range(_ROUNDS)]
         self._keys = torch.tensor(keys).unbind()
 
@@ -115,22 +118,22 @@ class Shuffled:
         return Listed(all_rows(self).to(device))
 
     def _permuted(self, cells: torch.Tensor) -> torch.Tensor:
-        row = cells.div(self._columns, rounding_mode="floor")
-        column = cells - row * self._columns
+        bits, size = self._bits, self._table_rows
+        row, column = cells >> bits, cells & (2**bits - 1)
         for first, second in zip(self._keys[::2], self._keys[1::2], strict=True):
-            row = _moved(row, column, first, self._table_rows)
-            column = _moved(column, row, second, self._columns)
-        return row.mul_(self._columns).add_(column)
+            # From 32 bits to less than ``size``, and the sum back into its range, without a division.
+            by = _hashed(column, first).bitwise_and_(2**32 - 1).mul_(size).bitwise_right_shift_(32)
+            row = by.add_(row).sub_(size)
+            row.add_((row >> 63).bitwise_and_(size))
+            column = _hashed(row, second).add_(column).bitwise_and_(2**bits - 1)
+        return row.bitwise_left_shift_(bits).bitwise_or_(column)
 
 
-def _moved(half: torch.Tensor, by: torch.Tensor, key: torch.Tensor, size: int) -> torch.Tensor:
-    """``half`` + hash(``by``), modulo ``size``; both are below 2³¹, ``key`` is below 2⁶²."""
-    hashed = torch.add(key, by, alpha=_FIRST)
+def _hashed(half: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+    """Less than 2⁶², its lower 32 bits mixed; for ``half`` below 2³¹ and ``key`` below 2⁶²."""
+    hashed = torch.add(key, half, alpha=_FIRST)
     hashed.bitwise_xor_(hashed >> 31).bitwise_and_(2**31 - 1).mul_(_SECOND)
-    hashed.bitwise_xor_(hashed >> 29).bitwise_and_(2**32 - 1)
-    # From 32 bits to less than ``size`` without a division, and the sum back into its range without a comparison.
-    moved = hashed.mul_(size).bitwise_right_shift_(32).add_(half).sub_(size)
-    return moved.add_((moved >> 63).bitwise_and_(size))
+    return hashed.bitwise_xor_(hashed >> 29)
 
 
 def _joined(spans: Sequence[Span]) -> Sequence[Span]:
