@@ -121,7 +121,7 @@ def _functions(spec: JobSpec, site: Site, run_dir: Path | None) -> list[list[str
         part("short_time.sh") if _has_short_time(spec, site) else [],
         [*part("run_directory.sh"), *(part("one_log.sh") if _has_one_log(site, run_dir) else [])],
         part("attempt.sh"),
-        part("modules.sh") if loads else [],
+        part("module_inits.sh") if loads else [],
         part("preflight.sh") if spec.preflight else [],
         part("proof.sh") if _is_proved(spec) else [],
         part("rendezvous.sh") if meets(spec) else [],

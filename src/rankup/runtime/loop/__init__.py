@@ -5,7 +5,8 @@
 - ``body_checks``: what some strategies do not allow in a loop's body
 - ``gradients``: ``run.backward`` and ``run.step``
 - ``run_strategy``: ``run.strategy``: a forward and backward that every strategy has
-- ``loss_weights``, ``loss_scaling``: the factors of a loss
+- ``backward_checks``: what ``run.backward`` refuses
+- ``loss_scaling``: the factor of a loss in fp16
 - ``optimizer_steps``, ``gradient_guard``: steps that were taken, and gradients that wait for one
 - ``optimizer``, ``closures``, ``schedules``: optimizers and their schedules
 - ``several_models``: several models with one optimizer

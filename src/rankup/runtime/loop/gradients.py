@@ -17,15 +17,15 @@ from torch.optim import Optimizer
 from rankup.errors import RankupError
 from rankup.runtime.data.batches import Batch
 from rankup.runtime.distributed.control import Control
-from rankup.runtime.loop.gradient_guard import GradientGuard
-from rankup.runtime.loop.loss_scaling import LossScaler
-from rankup.runtime.loop.loss_weights import (
+from rankup.runtime.loop.backward_checks import (
     check_reduction,
     mixed_counts,
     scale_gradients,
     units_of,
     warn_uncounted,
 )
+from rankup.runtime.loop.gradient_guard import GradientGuard
+from rankup.runtime.loop.loss_scaling import LossScaler
 from rankup.runtime.loop.optimizer import check_step
 from rankup.runtime.loop.schedules import ScheduleGuard
 from rankup.runtime.seed import derive, seed_everything

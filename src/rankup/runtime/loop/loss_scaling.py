@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from rankup.runtime.loop.loss_weights import scale_gradients
+from rankup.runtime.loop.backward_checks import scale_gradients
 from rankup.strategies import Strategy
 from rankup.strategies.clipping import local
 
