@@ -108,8 +108,9 @@ def cut(sharding: Sharding, plan: StepPlan, start: int, parts: int, *, fill: boo
 def rows_of(order: torch.Tensor, pieces: list[Piece]) -> torch.Tensor:
     """What ``order`` has for all pieces, one after another: one slice where the pieces follow each other, as those of
     one process do. Never what lies between them, which is the other ranks'."""
-    if all(a[1] == b[0] for a, b in pairwise(pieces)):
-        return order[pieces[0][0] : pieces[-1][1]]
+    starts, stops, _ = zip(*pieces, strict=True)
+    if starts[1:] == stops[:-1]:
+        return order[starts[0] : stops[-1]]
     return torch.cat([order[start:stop] for start, stop, _ in pieces])
 
 
