@@ -26,7 +26,7 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from rankup.errors import RankupError
-from rankup.strategies.changes import count_registered, power_of_two, registered, requires_grad
+from rankup.strategies.changes import power_of_two, requires_grad
 
 # Private members of DDP that are needed to rebuild its reducer. torch 2.6 to 2.13 have all of them.
 _OF_DDP = ("_build_params_for_reducer", "_build_debug_param_to_name_mapping", "_ddp_init_helper")
@@ -34,11 +34,10 @@ _OF_REDUCER = ("_remove_autograd_hooks", "_push_all_rebuilt_params", "_rebuild_b
 
 
 class Buckets:
-    """Of one DDP model, whose forward pre-hook it is."""
+    """Of one DDP model."""
 
     def __init__(self, ddp: DistributedDataParallel, renewed: Callable[[], None]) -> None:
         """``renewed`` is called when DDP has come to reduce other parameters."""
-        count_registered()
         self._renewed = renewed
         self._ddp = weakref.ref(ddp)
         self._calls = 0  # of DDP's forward with gradients on
@@ -50,24 +49,17 @@ class Buckets:
         self._equal = {id(parameter) for parameter in ddp.module.parameters()}  # rank 0's, on all ranks
         self._begin(ddp)
 
-    def __call__(self, ddp: DistributedDataParallel, args: Any) -> None:
-        """Before each forward pass of DDP, in which it rebuilds its buckets."""
-        if not torch.is_grad_enabled():
-            return
-        self._calls += 1
+    def before_forward(self, ddp: DistributedDataParallel, *, changed: bool) -> None:
+        """Before each forward pass of DDP with gradients, in which it rebuilds its buckets. ``changed``: whether a
+        parameter or a layer may have been put into the model, which is then walked; and in calls 1, 2, 4, 8, … for what
+        torch does not tell of."""
+        self._calls = calls = self._calls + 1
         if self._ready:
             self._end_backward(ddp)
-        if self._may_differ():
+        flags = bytes(map(requires_grad, self._all))
+        if changed or power_of_two(calls) or (flags != self._flags and 1 in flags):
             self._follow(ddp)
         self._notes = ddp.require_backward_grad_sync
-
-    def _may_differ(self) -> bool:
-        """Whether other parameters may be trained than DDP reduces. The model is walked only if a parameter or a layer
-        was put into one, and in calls 1, 2, 4, 8, … for what torch does not tell of."""
-        if registered() != self._walked or power_of_two(self._calls):
-            return True
-        flags = bytes(map(requires_grad, self._all))
-        return flags != self._flags and 1 in flags
 
     def reduced_for(self, optimizer: Optimizer, gradient: torch.Tensor) -> bool:
         """Before ``optimizer`` takes ``gradient``: whether DDP's forward ran since its last step, or the gradient is
@@ -221,7 +213,6 @@ class Buckets:
         self._anew(ddp)
 
     def _note_walk(self, ddp: DistributedDataParallel) -> None:
-        self._walked = registered()
         self._all = tuple(ddp.module.parameters())
         self._flags = bytes(map(requires_grad, self._all))
 

@@ -57,10 +57,12 @@ def call_through(model: Module, wrapper: nn.Module) -> Module:
 
 
 def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
-    within = bool(_inside) and any(_contains(outer, self) for outer in _inside)
+    # The wrapper calls the model, mostly: asked first.
+    within = bool(_inside) and (_inside[-1] is self or any(_contains(outer, self) for outer in _inside))
     if within or "_is_replica" in self.__dict__ or not torch.is_grad_enabled() or _transformed():
         return self._rankup_class.__call__(self, *args, **kwargs)
-    _check_outermost()
+    if (outer := getattr(DistributedDataParallel, "_active_ddp_module", None)) is not None:
+        _check_ours(outer)
     _inside.append(self)
     try:
         return getattr(self, _WRAPPER)(*args, **kwargs)
@@ -68,10 +70,9 @@ def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
         _inside.pop()
 
 
-def _check_outermost() -> None:
+def _check_ours(outer: Any) -> None:
     """An error if a DDP of the script's own is around the model: both reduce its gradients, into wrong ones."""
-    outer = getattr(DistributedDataParallel, "_active_ddp_module", None)
-    if outer is not None and getattr(outer.module, _WRAPPER, None) is not outer:
+    if getattr(outer.module, _WRAPPER, None) is not outer:
         raise RankupError(
             "already-wrapped",
             "the script puts DistributedDataParallel around a model that run.prepare has wrapped already: its "
@@ -83,8 +84,6 @@ def _check_outermost() -> None:
 
 def _contains(outer: nn.Module, module: nn.Module) -> bool:
     """Whether the wrapper of ``outer`` reduces the gradients of ``module`` already."""
-    if outer is module:
-        return True
     walked, parts = _parts.get(outer, (-1, frozenset()))
     if walked != registered():
         parts = frozenset(map(id, outer.modules()))

@@ -16,8 +16,9 @@ Four things differ from a bare ``DistributedDataParallel(model)``, all for exact
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from operator import itemgetter
 from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -31,6 +32,7 @@ from rankup.errors import RankupError
 from rankup.strategies.base import NO_SHARED_PARAMETERS, Refusals, Strategy
 from rankup.strategies.buckets import Buckets, divide_alike
 from rankup.strategies.call_through import call_through
+from rankup.strategies.changes import hooked
 from rankup.strategies.gradient_hooks import GradientHooks
 from rankup.strategies.replicas import start_equal, trainable
 from rankup.strategies.unused import DummyGradients
@@ -40,6 +42,8 @@ from rankup.strategies.weights import GradientWeights, SparseGradients
 _SIGNATURE = inspect.signature(DistributedDataParallel.__init__).parameters
 _SYNC_BUFFERS = "forward_sync_buffers" if "forward_sync_buffers" in _SIGNATURE else "broadcast_buffers"
 
+_parameters = itemgetter("params")
+
 
 class _Trained(NamedTuple):
     """What an optimizer trains, as long as its groups have these ``sizes``."""
@@ -47,6 +51,25 @@ class _Trained(NamedTuple):
     sizes: list[int]
     reduced: list[tuple[Buckets, list[nn.Parameter]]]
     others: list[nn.Parameter]  # that no reducer handles
+
+
+class _Reduced(DistributedDataParallel):
+    """Before each forward pass it looks at what may have changed. Not in hooks: torch calls a module that has some in a
+    slower way."""
+
+    buckets: Buckets
+
+    def watch(self, renewed: Callable[[], None]) -> None:
+        self.buckets = Buckets(self, renewed)
+        self._gradient_hooks = GradientHooks(self.module)
+        self._seen: tuple[int, int] | None = None  # what there was at the last walk over the model
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        if changed := (now := hooked()) != self._seen:
+            self._seen = now
+            self._gradient_hooks.look()
+        self.buckets.before_forward(self, changed=changed)
+        return super().forward(*inputs, **kwargs)  # type: ignore[no-untyped-call]
 
 
 class DDP(Strategy):
@@ -58,7 +81,7 @@ class DDP(Strategy):
         self._static_graph = static_graph
         self._weighed = GradientWeights()
         self._sparse = SparseGradients()
-        self._models: list[DistributedDataParallel] = []
+        self._models: list[_Reduced] = []
         self._buckets: list[Buckets] = []  # of each model
         self._dummies = DummyGradients(counts=lambda: self._weighed.weight != 0.0)
         self._frozen: list[nn.Module] = []  # models that came without anything to train
@@ -77,7 +100,7 @@ class DDP(Strategy):
             self._frozen.append(model)
             return model  # a teacher: there is nothing to reduce
         no_buffers_in_forward: dict[str, Any] = {_SYNC_BUFFERS: False}
-        wrapped = DistributedDataParallel(
+        wrapped = _Reduced(
             model,
             device_ids=[device] if device.type == "cuda" else None,
             gradient_as_bucket_view=True,
@@ -86,10 +109,9 @@ class DDP(Strategy):
             **no_buffers_in_forward,
         )
         divide_alike(wrapped)
+        wrapped.watch(self._renewed)
         self._models.append(wrapped)
-        self._buckets.append(Buckets(wrapped, self._renewed))
-        wrapped.register_forward_pre_hook(self._buckets[-1])
-        wrapped.register_forward_pre_hook(GradientHooks(wrapped.module))
+        self._buckets.append(wrapped.buckets)
         self._renewed()
         return call_through(model, wrapped)
 
@@ -129,7 +151,7 @@ class DDP(Strategy):
             yield
 
     def check_reduced(self, optimizer: Optimizer) -> None:
-        sizes = [len(group["params"]) for group in optimizer.param_groups]
+        sizes = [*map(len, map(_parameters, optimizer.param_groups))]
         trained = self._trained.get(optimizer)
         if trained is None or trained.sizes != sizes:
             trained = self._trained[optimizer] = self._trained_by(optimizer, sizes)
@@ -137,11 +159,12 @@ class DDP(Strategy):
             if parameter.grad is not None:
                 self._refuse_unknown(parameter)
         for buckets, parameters in trained.reduced:
-            # One speaks for all: mostly the first.
-            witness = next((each for each in parameters if each.grad is not None), None)
-            if witness is None or witness.grad is None:
+            for witness in parameters:  # one speaks for all: mostly the first
+                if (gradient := witness.grad) is not None:
+                    break
+            else:
                 continue
-            if not buckets.reduced_for(optimizer, witness.grad):
+            if not buckets.reduced_for(optimizer, gradient):
                 raise not_reduced(
                     buckets.name_of(witness),
                     "the model was not called in this step: a loss came from another method, or from a part of it",

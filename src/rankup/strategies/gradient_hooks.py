@@ -31,9 +31,13 @@ class GradientHooks:
         self._seen: tuple[int, int] | None = None  # what there was at the last walk over the parameters
 
     def __call__(self, module: nn.Module, args: Any) -> None:
-        if self._seen == hooked() or not torch.is_grad_enabled():
-            return
-        model, self._seen = self._model(), hooked()
+        if torch.is_grad_enabled() and self._seen != (now := hooked()):
+            self._seen = now
+            self.look()
+
+    def look(self) -> None:
+        """For hooks that are new."""
+        model = self._model()
         if model is None:
             return
         for parameter in model.parameters():

@@ -115,6 +115,16 @@ def test_what_cannot_be_saved_is_one_error_on_all_ranks_and_leaves_no_file(tmp_p
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+def test_a_model_that_is_prepared_again_for_other_data_is_one_model(tmp_path: Path):
+    run = rankup.init(device="cpu")
+    model, _, _ = run.prepare(nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.1))
+    run.prepare(
+        model, lambda p: torch.optim.SGD(p, lr=0.01), rankup.ResidentData(torch.ones(4, 1)), global_batch=2
+    )
+    run.save_model(tmp_path / "a.pt")
+    assert torch.load(tmp_path / "a.pt").keys() == {"weight", "bias"}
+
+
 def with_its_own_weights(folder: str) -> str:
     """Each rank has loaded the best weights by its own share of the test data."""
     run = rankup.init(seed=2)

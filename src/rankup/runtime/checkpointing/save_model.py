@@ -39,12 +39,13 @@ def save_model(run: RunContext, path: Path, model: nn.Module | None) -> None:
 
 
 def _the_model(run: RunContext, model: nn.Module | None) -> nn.Module:
-    if model is None and len(run.models) == 1:
+    distinct = {id(one) for one in run.models}  # one may be prepared again, for other data
+    if model is None and len(distinct) == 1:
         return run.models[0]
     if model is None:
         raise RankupError(
             "which-model",
-            f"run.save_model: {len(run.models)} models were prepared"
+            f"run.save_model: {len(distinct)} models were prepared"
             if run.models
             else "no model was prepared",
             hint="run.save_model(path, model)" if run.models else "call run.prepare(model, …) first",

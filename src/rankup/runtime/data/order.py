@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Protocol
 
 import torch
@@ -139,6 +138,5 @@ def _hashed(half: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
 def _joined(spans: Sequence[Span]) -> Sequence[Span]:
     """As one where they follow each other, as those of one process do. Never what lies between them, which is the other
     ranks'."""
-    if all(a[1] == b[0] for a, b in pairwise(spans)):
-        return [(spans[0][0], spans[-1][1])]
-    return spans
+    starts, stops = zip(*spans, strict=True)
+    return [(starts[0], stops[-1])] if starts[1:] == stops[:-1] else spans

@@ -20,11 +20,6 @@ class Position:
     total: int = 0
     ended: bool = False
 
-    def advance(self) -> None:
-        """The last batch of a step is handed out."""
-        self.step += 1
-        self.total += 1
-
     def end_epoch(self) -> None:
         """The code after the inner loop has run, too."""
         self.epoch, self.step, self.ended = self.epoch + 1, 0, False

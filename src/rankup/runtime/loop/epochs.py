@@ -204,7 +204,8 @@ class Epoch:
                 run.steps_reached = step = run.global_step + 1
                 if by_parts:
                     self._begin_part(batch)
-                position.advance()
+                position.step += 1
+                position.total += 1
                 if batch.samples and not checked:
                     yield batch.value
                 else:

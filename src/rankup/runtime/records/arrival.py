@@ -35,15 +35,10 @@ class Arrival:
 
     def step_done(self, now: float) -> None:
         """A step is done, and the next one begins."""
-        seconds = self._before(now)
-        if seconds is not None:
-            steps, sum_of_seconds = self.known
-            self.known = (steps + 1, sum_of_seconds + seconds)
+        if self.at > self._began:
+            steps, seconds = self.known
+            self.known = (steps + 1, seconds + self.at - self._began)
         self._began = now
-
-    def _before(self, now: float) -> float | None:
-        """Seconds from the begin of the step to its arrival; None if they are not known."""
-        return self.at - self._began if self.at > self._began else None
 
     def close(self) -> None:
         self._hook.remove()
@@ -66,18 +61,18 @@ class DeviceArrival(Arrival):
             self._reached.record()
             self._state = "reached"
 
-    def _before(self, now: float) -> float | None:
-        seconds = None
+    def step_done(self, now: float) -> None:
         if self._state == "reached":
             self._state = "done"
         elif self._state == "armed":  # no gradient in this step
             self._state = "idle"
         if self._state == "done" and self._reached.query():
-            seconds, self._state = self._start.elapsed_time(self._reached) / 1000, "idle"
+            steps, seconds = self.known
+            self.known = (steps + 1, seconds + self._start.elapsed_time(self._reached) / 1000)
+            self._state = "idle"
         if self._state == "idle" and now >= self._due and not torch.cuda.is_current_stream_capturing():
             self._start.record()
             self._state, self._due = "armed", now + EVERY
-        return seconds
 
 
 def arrival_of(models: Iterable[torch.nn.Module], device: torch.device) -> Arrival | None:
