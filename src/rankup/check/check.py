@@ -23,6 +23,8 @@ from rankup.sites.site import Site
 FindFile = Callable[[Document, str], Document | None]
 # The same → the Python files that are in its place, if it is not there.
 ListBeside = Callable[[Document, str], tuple[str, ...]]
+# A document, and a folder that it names → whether that is there.
+HasFolder = Callable[[Document, str], bool]
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ def read_subjects(
     find_file: FindFile,
     site: Site | None = None,
     list_beside: ListBeside = lambda document, name: (),
+    has_folder: HasFolder = lambda document, name: False,
 ) -> Subjects:
     """The facts of ``jobs`` and ``programs``, and of every program that a job starts and ``find_file`` finds."""
     read: dict[tuple[str, tuple[int, ...]], Program] = {}
@@ -81,6 +84,7 @@ def read_subjects(
     for document in programs:
         program_of(document)
     for job in read_jobs:
+        job.has_folder = partial(has_folder, job.document)
         for launch in job.launches:
             found = (find_file(job.document, path) for path in launch.paths)
             started = next((program for program in found if program is not None), None)

@@ -48,8 +48,16 @@ def subjects_of(files: dict[str, str], site: Site | None = None) -> Subjects:
             known for known in documents if posixpath.dirname(known) == folder and known[-3:] == ".py"
         )
 
+    def has_folder(_: Document, name: str) -> bool:
+        return any(known.startswith(f"{name}/") for known in documents)
+
     return read_subjects(
-        jobs, programs, lambda _, name: documents.get(posixpath.normpath(name)), site, beside
+        jobs,
+        programs,
+        lambda _, name: documents.get(posixpath.normpath(name)),
+        site,
+        beside,
+        has_folder,
     )
 
 
