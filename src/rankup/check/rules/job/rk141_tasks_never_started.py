@@ -25,6 +25,8 @@ def find(job: Job) -> Iterator[Match]:
             continue
         if any(word.tail.endswith(".py") for word in launch.arguments):
             continue  # a launcher of its own: python launch.py train.py
+        if launch.program is not None and launch.program.started:
+            continue  # it starts its ranks itself
         known = is_distributed(launch)
         if (
             known is False
