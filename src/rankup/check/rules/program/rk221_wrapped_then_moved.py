@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankup.check.facts.program.module import Call, place
+from rankup.check.facts.program.module import Call, last_name, place
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.sharding import parts
 from rankup.check.rule import Match, Rule
@@ -38,7 +38,7 @@ def _is_moved(program: Program, wrap: Call) -> bool:
         if at is not scope or place(node) < place(wrap.node) or node in ast.walk(wrap.node)
     )
     return any(one.last in _MOVES and one.module.before(one.node, wrap.node) for one in by_statement) or any(
-        isinstance(node, ast.Attribute) and node.attr in _MOVES for node in earlier
+        isinstance(node, ast.Call) and last_name(node) in _MOVES for node in earlier
     )
 
 

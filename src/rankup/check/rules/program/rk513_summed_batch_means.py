@@ -69,16 +69,13 @@ def _is_divided(program: Program, name: str, scope: Scope, depth: int = 2) -> bo
     for known, definitions in scope.definitions.items():
         if any(one.value is not None and names & identifiers(one.value) for one in definitions):
             names.add(known)
-    for node in ast.walk(scope.node):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and names & identifiers(node.left):
-            return True
-        if (
-            isinstance(node, ast.AugAssign)
-            and isinstance(node.op, ast.Div)
-            and names & identifiers(node.target)
-        ):
-            return True
-    if any(call.last in _DIVIDES and names & identifiers(call.node) for call in scope.calls):
+    scaled: list[ast.AST] = [
+        node.left if isinstance(node, ast.BinOp) else node.target
+        for node in ast.walk(scope.node)
+        if isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, (ast.Div, ast.Mult))
+    ]
+    scaled += [call.node for call in scope.calls if call.last in _DIVIDES]
+    if any(names & identifiers(one) for one in scaled):
         return True
     if not depth or not any(names & identifiers(one) for one in scope.returns):
         return False
