@@ -48,8 +48,9 @@ def subjects_of(files: dict[str, str], site: Site | None = None) -> Subjects:
             known for known in documents if posixpath.dirname(known) == folder and known[-3:] == ".py"
         )
 
-    def has_folder(_: Document, name: str) -> bool:
-        return any(known.startswith(f"{name}/") for known in documents)
+    def list_folder(_: Document, name: str) -> tuple[str, ...] | None:
+        inside = (known.removeprefix(f"{name}/") for known in documents if known.startswith(f"{name}/"))
+        return tuple(inside) or None
 
     return read_subjects(
         jobs,
@@ -57,7 +58,7 @@ def subjects_of(files: dict[str, str], site: Site | None = None) -> Subjects:
         lambda _, name: documents.get(posixpath.normpath(name)),
         site,
         beside,
-        has_folder,
+        list_folder,
     )
 
 

@@ -149,7 +149,7 @@ class _Files:
 def _check(paths: Sequence[Path], selection: Selection, site: Site | None, files: _Files) -> Checked:
     inputs = read_inputs(paths, selection.exclude, files.read)
     on_disk = _on_disk(files)
-    subjects = read_subjects(inputs.jobs, inputs.programs, on_disk, site, _beside, _has_folder)
+    subjects = read_subjects(inputs.jobs, inputs.programs, on_disk, site, _beside, _list_folder)
     found = diagnostics(subjects)
     for page in inputs.pages:
         scripts, shown = page_documents(page)
@@ -224,8 +224,14 @@ def _beside(document: Document, name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _has_folder(document: Document, name: str) -> bool:
-    return any((place / name).is_dir() for place in _folders(document))
+def _list_folder(document: Document, name: str) -> tuple[str, ...] | None:
+    """The names of what is in a folder that a document names; None if it is not there."""
+    for place in _folders(document):
+        try:
+            return tuple(sorted(path.name for path in (place / name).iterdir()))
+        except OSError:
+            continue
+    return None
 
 
 def _is_deeper(place: Path, name: str) -> bool:

@@ -102,7 +102,7 @@ class Job:
         default_factory=list
     )  # scripts that are not here: they may start anything
     not_followed: list[NotFollowed] = field(default_factory=list)
-    has_folder: Callable[[str], bool] = lambda name: False  # whether a folder is there before the job starts
+    list_folder: Callable[[str], tuple[str, ...] | None] = lambda name: None  # before the job starts
     broken: bool = False  # parts could not be read: nothing follows from what is absent
     first_command: int = 0  # where the scheduler stops to read directives
     crlf: bool = False
