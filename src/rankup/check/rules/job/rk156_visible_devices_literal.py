@@ -13,12 +13,15 @@ from rankup.findings.finding import Confidence, Severity
 def find(job: Job) -> Iterator[Match]:
     request, given = job.request, job.assigned.get("CUDA_VISIBLE_DEVICES", [])
     asked = request.gpus_per_node
+    said = not request.packed or request.nodes == 1
+    if request.scheduler == "slurm":  # the number of tasks may come from the command line
+        said = bool(request.by_name.keys() & {"gres", "gpus-per-node"})
     for binding in given:
         numbers = devices(binding.value)
         if not numbers or not binding.exported or not job.scheduler:
             continue
         shown = ",".join(map(str, numbers))
-        if asked and len(numbers) > asked:
+        if asked and said and len(numbers) > asked:
             yield Match(
                 job.document,
                 binding.span,

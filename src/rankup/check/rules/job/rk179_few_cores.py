@@ -20,7 +20,8 @@ def find(job: Job) -> Iterator[Match]:
         asked, cores = any(name in request.by_name for name in _CORES), request.tasks_per_node
     else:
         chunk = request.one_chunk
-        asked, cores = chunk is None or request.exclusive or "ncpus" in chunk.resources, 1
+        asked = chunk is None or request.exclusive or "ncpus" in chunk.resources
+        cores = (request.nodes if request.packed else None) or 1
     if asked or not cores or request.scheduler not in ("slurm", "pbs"):
         return
     for launch in job.launches:
