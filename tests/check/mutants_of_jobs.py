@@ -5,6 +5,32 @@ from __future__ import annotations
 # File, what is replaced, by what, and the rule that has to find it.
 JOB_MUTANTS = [
     ("job-slurm-one-node/job.sh", "train.py", "trian.py", "RK173"),
+    ("job-slurm-one-node/job.sh", "#SBATCH --cpus-per-task=16     # four per process\n", "", "RK179"),
+    (
+        "job-slurm-signal/job.sh",
+        """#SBATCH --signal=B:USR1@300
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=train-%j.log
+
+rm -f STOP
+trap 'touch STOP' USR1""",
+        "#SBATCH --open-mode=append\n\ntrap 'scontrol requeue $SLURM_JOB_ID' USR1",
+        "RK180",
+    ),
+    ("job-slurm-one-node/job.sh", "conda activate", "set -u\nconda activate", "RK181"),
+    ("job-slurm-srun-python/job.sh", "-u train.py", "-u train.py $@", "RK182"),
+    ("job-slurm-one-node/job.sh", "torchrun --standalone", "python -m torch.distributed.launch", "RK183"),
+    ("job-slurm-signal/job.sh", "rm -f STOP", "mkdir out", "RK184"),
+    (
+        "job-slurm-one-node/job.sh",
+        "\ntorchrun",
+        "\nexport WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567\ntorchrun",
+        "RK185",
+    ),
+    ("job-slurm-signal/job.sh", "--output=train-%j.log", "--output=$HOME/train-%j.log", "RK186"),
+    ("job-pbs-mpiexec/job.pbs", "mpiexec", "srun", "RK187"),
+    ("job-slurm-one-node/job.sh", "\ntorchrun", "\nmodule load cuda/12.2\ntorchrun", "RK188"),
     ("job-slurm-torchrun-c10d/job.sh", '    --rdzv_endpoint "$MASTER_ADDR:29500" \\\n', "", "RK174"),
     ("job-slurm-torchrun-c10d/job.sh", "MASTER_ADDR=$(", "HEAD=$(", "RK174"),
     ("job-slurm-srun-python/job.sh", "srun --cpu-bind=cores --kill-on-bad-exit=1", "sbatch", "RK175"),

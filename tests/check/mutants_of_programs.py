@@ -5,6 +5,35 @@ from __future__ import annotations
 # File, what is replaced, by what, and the rule that has to find it.
 PROGRAM_MUTANTS = [
     (
+        "prog-srun/train.py",
+        "    dist.barrier()\n",
+        "    try:\n        dist.barrier()\n    except Exception:\n        pass\n",
+        "RK220",
+    ),
+    ("prog-srun/train.py", "1).cuda(), device_ids=[local_rank])", "1)).cuda()", "RK221"),
+    ("prog-srun/train.py", "model.module.state_dict()", "model.state_dict()", "RK409"),
+    (
+        "prog-class/train.py",
+        'self.path + ".new")\n        os.rename(self.path + ".new", self.path)',
+        "self.path)",
+        "RK410",
+    ),
+    (
+        "prog-split/train.py",
+        """        right = (model(images.to(device)).argmax(1) == labels.to(device)).sum()
+        sums += torch.stack([right.float(), torch.tensor(float(len(labels)), device=device)])
+    dist.all_reduce(sums)
+    model.train()
+    return (sums[0] / sums[1]).item()
+""",
+        """        sums += torch.nn.functional.cross_entropy(model(images.to(device)), labels.to(device))
+    dist.all_reduce(sums)
+    model.train()
+    return sums.item()
+""",
+        "RK513",
+    ),
+    (
         "job-slurm-srun-python/train.py",
         "DistributedSampler(images, shuffle=True)",
         "DistributedSampler(images, num_replicas=world_size, rank=local_rank, shuffle=True)",

@@ -93,7 +93,9 @@ L.Trainer(TRAINER).fit(Model(), Data())
 )
 
 
-@pytest.mark.parametrize("trainer", ["devices=4", 'devices="auto", strategy="ddp"', "devices=1, num_nodes=2"])
+@pytest.mark.parametrize(
+    "trainer", ["devices=4", "devices=[0, 1]", 'devices="auto", strategy="ddp"', "devices=1, num_nodes=2"]
+)
 def test_what_lightning_does_not_do_is_found_on_several_devices(trainer):
     codes = found(LIGHTNING.replace("TRAINER", trainer))
     assert {"RK306", "RK309", "RK401"} <= codes

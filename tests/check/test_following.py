@@ -41,6 +41,14 @@ def checked(folder, files, *paths):
         ("srun uv run --frozen python train.py", "train.py"),
         ("srun pixi run python train.py", "train.py"),
         ("jsrun -n 2 -a 1 -c 7 -g 1 python train.py", "train.py"),
+        ("# sbatch --time=1:00 job.sh deep/train.py\nsrun python $1", "deep/train.py"),
+        (
+            """echo "Usage: sbatch job.sh train.py [--options]"
+SCRIPT="$1"
+shift
+srun python -u "$SCRIPT" "$@\"""",
+            "train.py",
+        ),
     ],
 )
 def test_a_program_is_found(tmp_path, line, program):
@@ -58,6 +66,7 @@ def test_a_program_is_found(tmp_path, line, program):
         ("srun bash steps/run.sh", "run.sh", "not found at steps/run.sh"),
         ("srun python -m pkg.train", "pkg.train", "not found at pkg/train.py"),
         ("srun python $1", "$1", "only the job knows its path"),
+        ("# usage: sbatch job.sh your_program.py\nsrun python $1", "$1", "only the job knows its path"),
         ("$COMMAND", "$COMMAND", "only the job knows its words"),
     ],
 )

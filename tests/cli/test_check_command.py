@@ -14,7 +14,7 @@ HEAD_ONLY = """\
 #!/bin/bash
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
-#SBATCH --gpus-per-node=4
+#SBATCH --gpus-per-node=4 --cpus-per-task=32
 torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=node1:$((10000+SLURM_JOB_ID%20000)) train.py
 """
 RIGHT = HEAD_ONLY.replace("torchrun", "srun torchrun")
@@ -337,10 +337,26 @@ def test_a_comment_allows_no_other_line_and_no_other_rule(folder, capsys):
         assert check(capsys, "job.sh")[0] == 1
 
 
-def test_a_notebook_is_not_read_and_the_hint_names_the_way(folder, capsys):
-    (folder / "train.ipynb").write_text('{"cells": []}')
+def test_a_notebook_is_a_page_whose_findings_have_lines_of_the_file(folder, capsys):
+    cells = [
+        {"cell_type": "markdown", "source": ["# Train\n", "The job:\n"]},
+        {"cell_type": "code", "source": ["%%writefile job.sh\n", *HEAD_ONLY.splitlines(keepends=True)]},
+        {"cell_type": "code", "source": ["!sbatch job.sh\n", "import torch.distributed as dist\n"]},
+        {
+            "cell_type": "code",
+            "source": "dist.init_process_group()\nif dist.get_rank() == 0:\n    dist.barrier()\n",
+        },
+    ]
+    text = json.dumps({"cells": cells, "nbformat": 4}, indent=1)
+    (folder / "train.ipynb").write_text(text)
     code, out, _ = check(capsys, "train.ipynb")
-    assert code == 0 and "jupyter nbconvert --to script train.ipynb" in out
+    torchrun = next(number for number, line in enumerate(text.split("\n"), 1) if "torchrun" in line)
+    assert code == 1 and f"train.ipynb:{torchrun}:" in out and "[RK101" in out and "[RK207" in out
+
+
+def test_what_is_no_notebook_has_no_findings(folder, capsys):
+    (folder / "broken.ipynb").write_text("[1, 2")
+    assert check(capsys, "broken.ipynb")[0] == 0
 
 
 def test_explain_files_says_what_each_file_was_taken_for(folder, capsys):

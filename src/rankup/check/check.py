@@ -23,6 +23,8 @@ from rankup.sites.site import Site
 FindFile = Callable[[Document, str], Document | None]
 # The same → the Python files that are in its place, if it is not there.
 ListBeside = Callable[[Document, str], tuple[str, ...]]
+# A document, and a folder that it names → what is in it; None if it is not there.
+ListFolder = Callable[[Document, str], tuple[str, ...] | None]
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ def read_subjects(
     find_file: FindFile,
     site: Site | None = None,
     list_beside: ListBeside = lambda document, name: (),
+    list_folder: ListFolder = lambda document, name: None,
 ) -> Subjects:
     """The facts of ``jobs`` and ``programs``, and of every program that a job starts and ``find_file`` finds."""
     read: dict[tuple[str, tuple[int, ...]], Program] = {}
@@ -72,7 +75,9 @@ def read_subjects(
     def program_of(document: Document) -> Program:
         key = document.path, document.lines[:1]
         if key not in read:
-            read[key] = read_program(document, site, lambda name: find_file(document, name))
+            read[key] = read_program(
+                document, site, partial(find_file, document), partial(list_folder, document)
+            )
         return read[key]
 
     read_jobs = _without_helpers(
@@ -81,6 +86,7 @@ def read_subjects(
     for document in programs:
         program_of(document)
     for job in read_jobs:
+        job.list_folder = partial(list_folder, job.document)
         for launch in job.launches:
             found = (find_file(job.document, path) for path in launch.paths)
             started = next((program for program in found if program is not None), None)

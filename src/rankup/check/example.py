@@ -48,8 +48,17 @@ def subjects_of(files: dict[str, str], site: Site | None = None) -> Subjects:
             known for known in documents if posixpath.dirname(known) == folder and known[-3:] == ".py"
         )
 
+    def list_folder(_: Document, name: str) -> tuple[str, ...] | None:
+        inside = (known.removeprefix(f"{name}/") for known in documents if known.startswith(f"{name}/"))
+        return tuple(inside) or None
+
     return read_subjects(
-        jobs, programs, lambda _, name: documents.get(posixpath.normpath(name)), site, beside
+        jobs,
+        programs,
+        lambda _, name: documents.get(posixpath.normpath(name)),
+        site,
+        beside,
+        list_folder,
     )
 
 

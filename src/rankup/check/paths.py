@@ -149,7 +149,7 @@ class _Files:
 def _check(paths: Sequence[Path], selection: Selection, site: Site | None, files: _Files) -> Checked:
     inputs = read_inputs(paths, selection.exclude, files.read)
     on_disk = _on_disk(files)
-    subjects = read_subjects(inputs.jobs, inputs.programs, on_disk, site, _beside)
+    subjects = read_subjects(inputs.jobs, inputs.programs, on_disk, site, _beside, _list_folder)
     found = diagnostics(subjects)
     for page in inputs.pages:
         scripts, shown = page_documents(page)
@@ -222,6 +222,16 @@ def _beside(document: Document, name: str) -> tuple[str, ...]:
     except OSError:  # a folder that may not be read
         return ()
     return tuple(dict.fromkeys(found))
+
+
+def _list_folder(document: Document, name: str) -> tuple[str, ...] | None:
+    """The names of what is in a folder that a document names; None if it is not there."""
+    for place in _folders(document):
+        try:
+            return tuple(sorted(path.name for path in (place / name).iterdir()))
+        except OSError:
+            continue
+    return None
 
 
 def _is_deeper(place: Path, name: str) -> bool:

@@ -78,23 +78,21 @@ def builtin(runner: ShellReader, command: Command) -> bool:
     return True
 
 
+#: The letter and the name of an option of the shell → what of the state it sets.
+_OPTIONS = {
+    "e": "exits_on_error", "errexit": "exits_on_error", "u": "nounset", "nounset": "nounset", "a": "export_all",
+    "allexport": "export_all", "pipefail": "pipefail",
+}  # fmt: skip
+
+
 def _set(runner: ShellReader, command: Command) -> None:
     args = [arg or "" for arg in command.args]
     for index, arg in enumerate(args):
-        if re.fullmatch(r"-[a-zA-Z]+", arg):
-            if "e" in arg:
-                runner.state.exits_on_error = True
-            if "a" in arg:
-                runner.state.export_all = True
-            if arg.endswith("o") and args[index + 1 : index + 2] == ["pipefail"]:
-                runner.state.pipefail = True
-            if arg.endswith("o") and args[index + 1 : index + 2] == ["errexit"]:
-                runner.state.exits_on_error = True
-        elif re.fullmatch(r"\+[a-zA-Z]+", arg):
-            if "a" in arg:
-                runner.state.export_all = False
-            if "e" in arg:
-                runner.state.exits_on_error = False
+        if re.fullmatch(r"[-+][a-zA-Z]+", arg):
+            named = args[index + 1 : index + 2] if arg.endswith("o") else []
+            for option in (*arg[1:], *named):
+                if option in _OPTIONS:
+                    setattr(runner.state, _OPTIONS[option], arg.startswith("-"))
 
 
 def _folder(argv: tuple[Value, ...], folder: str | None) -> str | None:

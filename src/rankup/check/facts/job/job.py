@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rankup.check.document import Document, Span
@@ -102,6 +102,7 @@ class Job:
         default_factory=list
     )  # scripts that are not here: they may start anything
     not_followed: list[NotFollowed] = field(default_factory=list)
+    list_folder: Callable[[str], tuple[str, ...] | None] = lambda name: None  # before the job starts
     broken: bool = False  # parts could not be read: nothing follows from what is absent
     first_command: int = 0  # where the scheduler stops to read directives
     crlf: bool = False

@@ -80,6 +80,12 @@ def nproc(job: Job, launch: Launch) -> int | None:
     return job.number(value) if value is not None else (1 if launch.is_torchrun else None)
 
 
+def devices(value: Value | None) -> list[int]:
+    """The GPUs of a CUDA_VISIBLE_DEVICES with known numbers; none if it has others."""
+    words = (value.known or "").split(",") if value is not None else []
+    return [int(word) for word in words] if all(word.strip().isdigit() for word in words) else []
+
+
 def uses_c10d(launch: Launch) -> bool:
     backend = launch.options.get("rdzv_backend")
     return backend is not None and backend.known != "static"

@@ -7,6 +7,7 @@ from pathlib import PurePath
 from typing import Any
 
 from rankup.check.document import Document, Span
+from rankup.check.facts.job.commands import Binding, Literal, Value
 from rankup.check.facts.job.directives import Directive, DirectiveLine, directive_lines, directives_of
 from rankup.check.facts.job.job import Job, NotFollowed
 from rankup.check.facts.job.request import Request
@@ -62,6 +63,7 @@ def read_job(document: Document, site: Site | None = None, find_script: FindScri
             job.not_followed.append(NotFollowed(PurePath(document.path).name, Span(0, 0), why))
         return job
     runner = Runner(job.request, len(text), find_script)
+    runner.state.scope.update(_usage(document, text, find_script))
     try:
         root = runner.source(Source.of_document(text))
     except RecursionError:
@@ -77,6 +79,18 @@ def read_job(document: Document, site: Site | None = None, find_script: FindScri
     job.starts_unknown, job.broken = runner.starts_unknown, runner.broken
     job.sources_files, job.tested, job.functions = runner.sources_files, runner.tested, set(runner.functions)
     return job
+
+
+def _usage(document: Document, text: str, find_script: FindScript) -> dict[str, Binding]:
+    """The programs that a script gets as arguments by its own usage: ``sbatch run.sh train.py``, if they are there."""
+    name = re.escape(PurePath(document.path).name)
+    usage = re.search(rf"\b(?:sbatch|qsub|bsub|bash|sh)[ \t][^\n\"'`|;]*?{name}((?:[ \t]+[\w./-]+)+)", text)
+    found: dict[str, Binding] = {}
+    for index, word in enumerate(re.finditer(r"\S+", usage[1]) if usage is not None else (), 1):
+        if usage is not None and word[0].endswith(".py") and find_script(word[0]) is not None:
+            span = Span(usage.start(1) + word.start(), usage.start(1) + word.end())
+            found[str(index)] = Binding(Value((Literal(word[0], span),)), span)
+    return found
 
 
 def _is_comment(root: Any, offset: int) -> bool:

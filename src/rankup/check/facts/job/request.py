@@ -146,6 +146,9 @@ class Request:
         per_node = self._count("ntasks-per-node")
         if "ntasks-per-node" in self.by_name:
             return None if tasks and nodes else per_node
+        if "ntasks-per-gpu" in self.by_name and self.by_name.keys() & {"gres", "gpus-per-node"}:
+            per_gpu, gpus = self._count("ntasks-per-gpu"), self.gpus_per_node
+            return per_gpu * gpus if per_gpu and gpus and tasks is None else None
         if "ntasks" in self.by_name or self.heterogeneous or "ntasks-per-gpu" in self.by_name:
             return tasks if nodes == 1 else None
         return 1 if self.scheduler == "slurm" else None

@@ -31,6 +31,7 @@ class State:
     pipe: tuple[str, ...] = ()
     pipefail: bool = False
     exits_on_error: bool = False
+    nounset: bool = False
     export_all: bool = False
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rankup.check.facts.job.commands import Value
+from rankup.check.facts.job.commands import Value, Variable
 from rankup.check.facts.job.options import parse
 from rankup.check.facts.job.request import Request
 from rankup.check.facts.job.source import joined
@@ -130,5 +130,9 @@ def _mpi_size(parsed: CommandLine[Value], request: Request) -> tuple[int | None,
         return None, tasks, None
     if "np" in parsed.options:
         return None, None, per_node
+    if "hostfile" in parsed.options and per_node is None and request.scheduler in ("pbs", "torque"):
+        file = parsed.options["hostfile"].atoms
+        if len(file) == 1 and isinstance(file[0], Variable) and file[0].name == "PBS_NODEFILE":
+            return request.nodes, request.tasks, request.lines_per_node  # a rank for each line
     nodes = request.nodes if per_node else None
     return nodes, nodes * per_node if nodes and per_node else None, per_node

@@ -14,6 +14,7 @@ from rankup.check.facts.program.names import STANDARD
 from rankup.check.facts.program.walk import parse, read_module
 
 FindFile = Callable[[str], Document | None]
+ListFolder = Callable[[str], tuple[str, ...] | None]
 
 _MOST_FILES = 40
 _LARGEST_FILE = 1_000_000  # characters; nobody writes a larger module by hand
@@ -60,7 +61,7 @@ class Project:
         return iter(self.modules.values())
 
 
-def read_project(main: Module, find_file: FindFile) -> Project:
+def read_project(main: Module, find_file: FindFile, list_folder: ListFolder) -> Project:
     project = Project(main, {"": main})
     waiting = [main]
     tried: dict[str, Module | None] = {}
@@ -90,9 +91,43 @@ def read_project(main: Module, find_file: FindFile) -> Project:
         module = waiting.pop(0)
         for name, level, names in module.imported:
             _follow(module, name, level, names, load, project)
+        for name in _chosen(module, list_folder):
+            load(name)
     for module in project:
         _resolve_imports(project, module)
+    # A folder without an __init__.py is a package as well.
+    project.missing -= {name.rpartition(".")[0] for name in project.modules}
     return project
+
+
+def _chosen(module: Module, list_folder: ListFolder) -> Iterator[str]:
+    """The modules that ``importlib.import_module`` can import: the one that it names, or all of the package."""
+    for call in module.calls:
+        if call.name != "importlib.import_module":
+            continue
+        start, whole = _start_of(call.argument("name", 0))
+        name, package = start, _start_of(call.argument("package", 1))[0]
+        if start.startswith("."):
+            rest = start.lstrip(".")
+            name = f"{package}.{rest}" if package else absolute(module, rest, len(start) - len(rest))
+        if whole:
+            yield name
+        elif folder := name.rpartition(".")[0]:
+            files = list_folder(folder.replace(".", "/")) or ()
+            yield from (f"{folder}.{file[:-3]}" for file in files if file.endswith(".py") and file[0] != "_")
+
+
+def _start_of(node: ast.AST | None) -> tuple[str, bool]:
+    """The known beginning of a text, and whether that is all of it: of ``"a" + b``, ``f"a{b}"``, ``"a%s" % b``."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value, True
+    if isinstance(node, ast.JoinedStr) and node.values:
+        return _start_of(node.values[0])[0], False
+    if isinstance(node, ast.BinOp):
+        return _start_of(node.left)[0].partition("%")[0], False
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+        return _start_of(node.func.value)[0].partition("{")[0], False
+    return "", False
 
 
 @lru_cache(maxsize=256)

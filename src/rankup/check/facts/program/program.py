@@ -40,7 +40,10 @@ class Program(ProgramCode):
     def several_devices(self, trainer: Call) -> bool:
         """Whether a trainer of a framework is certainly made for several processes."""
         for keyword in ("devices", "num_nodes", "gpus"):
-            for number in constants(self.value(trainer, keyword)):
+            value = self.value(trainer, keyword)
+            if any(atom.kind is Kind.SEQUENCE and len(atom.detail) > 1 for atom in value):
+                return True  # devices=[0, 1]
+            for number in constants(value):
                 if isinstance(number, int) and not isinstance(number, bool) and (number > 1 or number == -1):
                     return True
         found = constants(self.value(trainer, "strategy"))

@@ -7,7 +7,7 @@ import sys
 
 from rankup.check.document import Document, Span
 from rankup.check.facts.program.code import SyntaxMistake
-from rankup.check.facts.program.imports import FindFile, read_project
+from rankup.check.facts.program.imports import FindFile, ListFolder, read_project
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.walk import parse, read_module
 from rankup.sites.site import Site
@@ -22,8 +22,18 @@ def no_file(path: str) -> Document | None:
     return None
 
 
-def read_program(document: Document, site: Site | None = None, find_file: FindFile = no_file) -> Program:
-    """What ``document``, a Python program, does; local modules that it imports are looked up by ``find_file``.
+def no_folder(path: str) -> tuple[str, ...] | None:
+    return None
+
+
+def read_program(
+    document: Document,
+    site: Site | None = None,
+    find_file: FindFile = no_file,
+    list_folder: ListFolder = no_folder,
+) -> Program:
+    """What ``document``, a Python program, does; local modules that it imports are looked up by ``find_file``, and
+    those that it chooses when it runs by ``list_folder``.
 
     It never fails: a program with a syntax error has ``syntax_error`` set and no other facts.
     """
@@ -37,7 +47,7 @@ def read_program(document: Document, site: Site | None = None, find_file: FindFi
         return program
     except (ValueError, RecursionError, MemoryError):  # NUL bytes, lone surrogates, generated nests
         return program
-    program.project = read_project(read_module(document, tree), find_file)
+    program.project = read_project(read_module(document, tree), find_file, list_folder)
     return program
 
 

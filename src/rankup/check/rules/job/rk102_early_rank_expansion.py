@@ -57,11 +57,13 @@ def _exported(job: Job, launch: Launch, kind: str) -> Iterator[Match]:
     for name in _ENVIRONMENT:
         value = launch.exported(name)
         read = _is_read(launch, name)
-        if read is False:
-            continue
         for variable in rank_variables(value) if value is not None else ():
+            found = _match(job, variable, name, kind)
             confidence = None if read or launch.script else Confidence.LIKELY
-            yield replace(_match(job, variable, name, kind), confidence=confidence)
+            if read is False:
+                message = found.message.removesuffix(".") + ", and this program does not read it."
+                found = replace(found, message=message, severity=Severity.NOTE)
+            yield replace(found, confidence=confidence)
 
 
 def _is_read(launch: Launch, name: str) -> bool | None:
@@ -114,18 +116,10 @@ srun bash -c "torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$NODE_RANK --ma
 """,
     ),
     silent=(
-        """--- job.sh
-#!/bin/bash
+        """#!/bin/bash
 #SBATCH --nodes=2 --ntasks-per-node=4 --gpus-per-node=4
 export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1) MASTER_PORT=29500
-export RANK=$SLURM_PROCID
-srun python train.py
---- train.py
-import os
-import torch.distributed as dist
-
-rank, size = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
-dist.init_process_group("nccl", rank=rank, world_size=size)
+srun bash -c "RANK=\\$SLURM_PROCID LOCAL_RANK=\\$SLURM_LOCALID python train.py"
 """,
         """#!/bin/bash
 #SBATCH --nodes=2 --ntasks-per-node=1

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankup.check.facts.job.job import Job, Launch
-from rankup.check.facts.job.questions import agents, is_written, nnodes, nproc
+from rankup.check.facts.job.questions import agents, devices, is_written, nnodes, nproc
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
 
 
 def find(job: Job) -> Iterator[Match]:
+    yield from _by_list(job)
     request = job.request
     gpus = request.gpus_per_node
     if request.scheduler != "slurm" or not gpus:
@@ -46,6 +47,23 @@ def find(job: Job) -> Iterator[Match]:
                 f"{processes} process{'es' * (processes > 1)} per node, but the job asks for {gpus} GPUs per node.",
                 edits,
                 confidence=Confidence.LIKELY,
+            )
+
+
+def _by_list(job: Job) -> Iterator[Match]:
+    """More processes than CUDA_VISIBLE_DEVICES has GPUs."""
+    for launch in agents(job):
+        visible, processes = devices(launch.exported("CUDA_VISIBLE_DEVICES")), nproc(job, launch)
+        if visible and processes and processes > len(visible):
+            yield Match(
+                job.document,
+                launch.span,
+                f"{processes} processes per node, but CUDA_VISIBLE_DEVICES shows them {len(visible)} "
+                f"GPU{'s' * (len(visible) > 1)}.",
+                severity=Severity.ERROR,
+                confidence=Confidence.LIKELY,
+                why="The processes without a GPU of their own fail with an invalid device ordinal.",
+                fix="Remove CUDA_VISIBLE_DEVICES, which the scheduler sets, or start one process for each GPU in it.",
             )
 
 

@@ -19,8 +19,9 @@ def find(job: Job) -> Iterator[Match]:
     seen: set[int] = set()
     for launch in job.launches:
         found = endpoint(launch)
-        for value in (found[1] if found else None, launch.exported("MASTER_ADDR")):
-            yield from _of(job, value, seen)
+        yield from _of(job, found[1] if found else None, seen)
+    for binding in job.assigned.get("MASTER_ADDR", ()):
+        yield from _of(job, binding.value, seen)
 
 
 def _of(job: Job, value: Value | None, seen: set[int]) -> Iterator[Match]:

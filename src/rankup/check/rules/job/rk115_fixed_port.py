@@ -27,6 +27,14 @@ def find(job: Job) -> Iterator[Match]:
                     _place(job, launch, name, value),
                     f"The port {port} of {name} is the same in every job.",
                 )
+    for command in job.commands:
+        for value in command.argv[1:]:
+            port = port_of(value) or ""
+            if "tcp://" in value.head and port.isdigit() and int(port) > 0 and port not in seen:
+                seen.add(port)
+                yield Match(
+                    job.document, command.span, f"The port {port} of tcp:// is the same in every job."
+                )
 
 
 def _place(job: Job, launch: Launch, name: str, value: Value) -> Span:

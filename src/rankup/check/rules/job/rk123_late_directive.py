@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from rankup.check.document import Span
@@ -9,9 +10,12 @@ from rankup.check.facts.job.job import Job
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
 
+#: A line that somebody replaces by text, before the script is one: $HEADER, <%= header %>, %HEADER%.
+_FILLED_IN = re.compile(r"[ \t]*(?:\$\{?(\w+)\}?[ \t]*$|<%|%\w+%|<\w+>[ \t]*$)", re.M)
+
 
 def find(job: Job) -> Iterator[Match]:
-    if job.language != "bash" or job.broken or not job.document.complete:
+    if job.language != "bash" or job.broken or not job.document.complete or _is_part(job):
         return
     late = [line for line in job.lines if line.late and line.words and line.words[0][0].startswith("-")]
     if not late:
@@ -32,6 +36,15 @@ def find(job: Job) -> Iterator[Match]:
         f"This directive stands after the first command, and is not read{f' ({count - 1} more follow)' * (count > 1)}.",
         (*edits, Edit(Span(place, place), moved)),
     )
+
+
+def _is_part(job: Job) -> bool:
+    """Whether this is a piece of a script: without the first line that sbatch asks for, or with words to fill in."""
+    text = job.document.text
+    if any(line.scheduler == "slurm" for line in job.lines) and not text.lstrip().startswith("#!"):
+        return True
+    first = _FILLED_IN.match(text, job.first_command)
+    return first is not None and (first[1] or "") not in job.names
 
 
 RULE = Rule(

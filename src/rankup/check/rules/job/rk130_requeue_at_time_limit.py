@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 
 from rankup.check.facts.job.job import Job
 from rankup.check.facts.job.signals import batch_signal, requeues_itself, traps
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
+
+_RESTARTS = re.compile(r"requeue['\"]|requeue \$|\bsbatch\b|[Rr]equeue\(")
 
 
 def find(job: Job) -> Iterator[Match]:
@@ -17,14 +21,14 @@ def find(job: Job) -> Iterator[Match]:
         return
     if requeues_itself(job) or job.starts_unknown:
         return
-    if signal.to_batch and not traps(job, signal.name):
-        return
-    if not signal.to_batch and not _ends_by_signal(job):
+    trapped = signal.to_batch and bool(traps(job, signal.name))
+    if not trapped and not _ends_by_signal(job):
         return  # a program that is not here may requeue the job, as Lightning does
     yield Match(
         job.document,
         directive.span,
         "The script prepares for its time limit, but --requeue alone does not start the job again after it.",
+        severity=Severity.NOTE if signal.to_batch and not trapped else None,  # RK127 says what happens first
     )
 
 
@@ -34,10 +38,7 @@ def _ends_by_signal(job: Job) -> bool:
     return bool(programs) and all(
         program is not None
         and not program.frameworks
-        and not any(
-            "requeue" in module.document.text or "sbatch" in module.document.text
-            for module in program.modules
-        )
+        and not any(_RESTARTS.search(ast.unparse(module.tree)) for module in program.modules)
         for program in programs
     )
 

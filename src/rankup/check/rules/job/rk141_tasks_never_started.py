@@ -17,15 +17,22 @@ def find(job: Job) -> Iterator[Match]:
     tasks, gpus = request.tasks_per_node, request.gpus_per_node
     if tasks is None or tasks < 2 or tasks != gpus:
         return  # without as many GPUs, tasks are often meant as cores
+    per_gpu = "ntasks-per-gpu" in request.by_name  # nobody means cores by that
     for launch in job.launches:
         if launch.launcher != "python" or launch.step is not None or launch.command.in_loop or launch.module:
             continue
         if launch.command.background or launch.command.in_output:
             continue
-        if any((word.known or "").endswith(".py") for word in launch.arguments):
+        if any(word.tail.endswith(".py") for word in launch.arguments):
             continue  # a launcher of its own: python launch.py train.py
+        if launch.program is not None and launch.program.started:
+            continue  # it starts its ranks itself
         known = is_distributed(launch)
-        if known is False and (uses_torch(launch) is not True or request.gpus_per_task is None):
+        if (
+            known is False
+            and not per_gpu
+            and (uses_torch(launch) is not True or request.gpus_per_task is None)
+        ):
             continue
         sure = known or trains(job, launch)
         yield Match(

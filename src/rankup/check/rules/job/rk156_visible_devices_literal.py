@@ -5,30 +5,42 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankup.check.facts.job.job import Job
+from rankup.check.facts.job.questions import devices
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 
 
 def find(job: Job) -> Iterator[Match]:
-    if job.scheduler != "slurm" or job.request.exclusive or not job.request.asks_for_gpus:
-        return
-    for binding in job.assigned.get("CUDA_VISIBLE_DEVICES", ()):
-        known = binding.value.known
-        count = len(known.split(",")) if known else 0
-        if count >= 4 and count == job.request.gpus_per_node:
-            continue  # most likely all of the node
-        if known and binding.exported and known.replace(",", "").isdigit() and _in_order(known):
+    request, given = job.request, job.assigned.get("CUDA_VISIBLE_DEVICES", [])
+    asked = request.gpus_per_node
+    said = not request.packed or request.nodes == 1
+    if request.scheduler == "slurm":  # the number of tasks may come from the command line
+        said = bool(request.by_name.keys() & {"gres", "gpus-per-node"})
+    for binding in given:
+        numbers = devices(binding.value)
+        if not numbers or not binding.exported or not job.scheduler:
+            continue
+        shown = ",".join(map(str, numbers))
+        if asked and said and len(numbers) > asked:
             yield Match(
                 job.document,
                 binding.span,
-                f"CUDA_VISIBLE_DEVICES={known} replaces the GPUs that SLURM chose for this job.",
+                f"CUDA_VISIBLE_DEVICES={shown} names {len(numbers)} GPUs, and the job asks for {asked} per node.",
+                severity=Severity.WARNING,
+                why="CUDA ignores a device that is not there, and all that follow it: ranks with these numbers fail.",
             )
-
-
-def _in_order(devices: str) -> bool:
-    """False for 3,2,1,0: who turns the order round means it."""
-    numbers = [int(number) for number in devices.split(",") if number]
-    return numbers == sorted(numbers)
+        elif job.scheduler != "slurm" or request.exclusive or not request.asks_for_gpus:
+            continue
+        elif len(numbers) >= 4 and len(numbers) == asked:
+            continue  # most likely all of the node
+        elif numbers == sorted(numbers):  # who turns the order round means it
+            unused = len(given) == 1 and asked is not None and len(numbers) < asked
+            yield Match(
+                job.document,
+                binding.span,
+                f"CUDA_VISIBLE_DEVICES={shown} replaces the GPUs that SLURM chose for this job"
+                + (f": {len(numbers)} of {asked} are used." if unused else "."),
+            )
 
 
 RULE = Rule(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from rankup.check.facts.job.job import Job, Launch
@@ -32,7 +33,10 @@ def find(job: Job) -> Iterator[Match]:
 
 def _sizes(program: Program, trainer: Call) -> tuple[int | None, int | None]:
     """The constants ``devices`` and ``num_nodes``; None if they come from elsewhere."""
-    devices = the_constant(program.value(trainer, "devices"))
+    given = trainer.argument("devices")
+    devices = the_constant(program.values.of(given, trainer.scope))
+    if isinstance(given, ast.List):  # devices=[0, 1, 2, 3]
+        devices = len(given.elts)
     nodes = the_constant(program.value(trainer, "num_nodes")) if "num_nodes" in trainer.keywords else 1
     return (
         devices if isinstance(devices, int) and not isinstance(devices, bool) and devices > 0 else None,

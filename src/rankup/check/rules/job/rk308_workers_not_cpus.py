@@ -4,38 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankup.check.facts.job.job import Job
+from rankup.check.facts.job.job import Job, Launch
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
+
+#: From so many cores of a rank on, a loader with one worker or none leaves most of them idle.
+_MANY_CORES = 4
 
 
 def find(job: Job) -> Iterator[Match]:
     if not job.scheduler or job.request.exclusive:
         return
     for launch in job.launches:
-        program, start = launch.program, launch.start
-        cores, ranks = start.cpus_per_node, start.processes_per_node
-        if program is None or not cores or not ranks:
+        program, cores = launch.program, _cores_per_rank(job, launch)
+        if program is None or not cores:
             continue
         for _, workers in program.workers:
             name = program.document.path
-            if workers * ranks > cores:
+            if workers > cores:
+                yield Match(job.document, launch.span, _too_many(launch, name, workers, cores))
+            elif workers <= 1 and cores >= _MANY_CORES and program.uses_cuda:
+                how = f"by {workers} worker" if workers else "in the rank itself (num_workers=0)"
                 yield Match(
                     job.document,
                     launch.span,
-                    f"{name} starts {workers} workers on each of {ranks} rank{'s' * (ranks > 1)}: {workers * ranks} on "
-                    f"{cores} cores.",
-                )
-            elif workers == 0 and cores // ranks >= 4 and program.uses_cuda:
-                yield Match(
-                    job.document,
-                    launch.span,
-                    f"{name} loads its data in the rank itself (num_workers=0), and {cores // ranks} cores per rank "
-                    "have little to do.",
+                    f"{name} loads its data {how}, and {int(cores)} cores per rank have little to do.",
                     severity=Severity.NOTE,
-                    why="The GPU waits while the rank reads and decodes the next batch.",
+                    why="The GPU waits while the next batch is read and decoded.",
                     fix="Set num_workers to the cores of a rank minus one.",
                 )
+
+
+def _cores_per_rank(job: Job, launch: Launch) -> float | None:
+    """The cores of a rank: those of its task, or its share of the node's."""
+    step, start = launch.step, launch.start
+    if job.scheduler == "slurm" and step is not None and step.kind == "srun" and not launch.forms_ranks:
+        own = step.options.get("cpus-per-task")
+        return job.number(own) if own is not None else job.request.cpus_per_task
+    ranks = start.processes_per_node or start.gpus_per_node
+    return start.cpus_per_node / ranks if start.cpus_per_node and ranks else None
+
+
+def _too_many(launch: Launch, name: str, workers: int, cores: float) -> str:
+    ranks = launch.start.processes_per_node
+    if ranks is None:
+        return f"{name} starts {workers} workers on each rank, which has {cores:g} core{'s' * (cores > 1)}."
+    return (
+        f"{name} starts {workers} workers on each of {ranks} rank{'s' * (ranks > 1)}: {workers * ranks} on "
+        f"{cores * ranks:g} cores."
+    )
 
 
 RULE = Rule(
@@ -43,7 +60,7 @@ RULE = Rule(
     name="workers-not-cpus",
     severity=Severity.WARNING,
     confidence=Confidence.LIKELY,
-    what="The workers of the data loaders are more than the cores of the job on a node, or none.",
+    what="The workers of a data loader are more than the cores of its rank, or almost none.",
     why="Too many workers wait for each other; PyTorch warns of it (its own suggestion is the number of cores).",
     fix="Set num_workers to the cores of a node divided by its ranks, or ask for more cores with --cpus-per-task.",
     find=find,

@@ -10,6 +10,7 @@ from rankup.check.facts.program.frameworks import Does
 from rankup.check.facts.program.loops import epochs_around
 from rankup.check.facts.program.module import Call, dotted
 from rankup.check.facts.program.program import Program
+from rankup.check.facts.program.sounds import says
 from rankup.check.facts.program.value import Kind, kinds, the_constant
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.check.rules.edits import alone, lines_before
@@ -28,6 +29,9 @@ def find(program: Program) -> Iterator[Match]:
         if loader is None or not loader.trains or unshuffled or sampler.spread or reseeded:
             continue
         epochs = [outer for loop in loader.loops for outer in epochs_around(loop, program)]
+        elsewhere = not loader.loops and not program.gets(Does.EPOCH)  # where the loader goes is not known
+        if elsewhere and not program.methods("set_epoch"):
+            epochs = [loop for loop in program.data.loops if _is_over_epochs(loop)]
         if not epochs or (program.gets(Does.EPOCH) and handed_over(program, loader)):
             continue
         told = [call for call in program.methods("set_epoch") if _may_be_of(program, call, sampler, loader)]
@@ -38,7 +42,17 @@ def find(program: Program) -> Iterator[Match]:
         if told:
             problem = "always gets the same epoch: set_epoch() is called with a constant."
         edits = () if told else _inserted(sampler, loader, epochs[0])
-        yield match(sampler.module, sampler.node, f"This sampler shuffles and {problem}", *edits)
+        yield match(
+            sampler.module,
+            sampler.node,
+            f"This sampler shuffles and {problem}",
+            *edits,
+            confidence=Confidence.LIKELY if elsewhere else None,
+        )
+
+
+def _is_over_epochs(loop: Loop) -> bool:
+    return isinstance(loop.node, ast.For) and says(loop.node.iter, ("epoch",))
 
 
 def _may_be_of(program: Program, call: Call, sampler: Call, loader: Loader) -> bool:

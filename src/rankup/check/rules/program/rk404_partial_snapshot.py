@@ -16,7 +16,7 @@ from rankup.findings.finding import Confidence, Severity
 
 
 def find(program: Program) -> Iterator[Match]:
-    optimizer = _with_state(program)
+    optimizer, has_state = _optimizer(program)
     if not program.whole or program.gets(Does.SAVE) or not loads(program) or not optimizer:
         return
     reads = read_keys(program)
@@ -32,7 +32,7 @@ def find(program: Program) -> Iterator[Match]:
         if not any(one is not None and starts_a_loop(program, one) for one in starts):
             continue
         call, unread = snapshot.call, _unread(program, snapshot, reads)
-        if unread:
+        if unread and has_state:
             message = f'The snapshot holds the state of {optimizer} ("{unread}"), and nothing loads it.'
             yield match(call.module, call.node, message)
         elsewhere = any(says(one.node, ("optim",)) for one in program.named("torch.save"))
@@ -40,19 +40,23 @@ def find(program: Program) -> Iterator[Match]:
             yield match(
                 call.module,
                 call.node,
-                f'The snapshot holds the epoch ("{epochs[0]}") and the model, but not the state of {optimizer}.',
+                f'The snapshot holds the epoch ("{epochs[0]}") and the model, but not the state of {optimizer}'
+                + ("." if has_state else ", which has none until it gets a momentum or a schedule."),
+                severity=None if has_state else Severity.NOTE,
             )
 
 
-def _with_state(program: Program) -> str:
-    """The optimizer's name if it has a state that matters: not plain SGD."""
+def _optimizer(program: Program) -> tuple[str, bool]:
+    """The optimizer's name, and whether it has a state that matters: not plain SGD. "" if there is none."""
+    found = ""
     for call in program.calls:
         if makes_optimizer(call):
             momentum = call.argument("momentum", 2)
             plain = momentum is None or the_constant(program.values.of(momentum, call.scope)) == 0
             if call.last != "SGD" or not plain:
-                return call.last
-    return ""
+                return call.last, True
+            found = call.last
+    return found, False
 
 
 def _unread(program: Program, snapshot: Snapshot, reads: Collection[str]) -> str:

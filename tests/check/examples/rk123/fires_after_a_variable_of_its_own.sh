@@ -1,0 +1,5 @@
+#!/bin/bash
+SETUP="module load cuda"
+$SETUP
+#SBATCH --nodes=2
+srun python train.py

@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --nodes=1 --output=checkpoints/%j/out.txt
+python train.py
