@@ -337,10 +337,16 @@ def test_a_comment_allows_no_other_line_and_no_other_rule(folder, capsys):
         assert check(capsys, "job.sh")[0] == 1
 
 
-def test_a_notebook_is_not_read_and_the_hint_names_the_way(folder, capsys):
-    (folder / "train.ipynb").write_text('{"cells": []}')
-    code, out, _ = check(capsys, "train.ipynb")
-    assert code == 0 and "jupyter nbconvert --to script train.ipynb" in out
+def test_a_notebook_is_read_and_its_places_name_cells(folder, capsys):
+    cell = {"cell_type": "code", "source": ["%%writefile job.sh\n", *HEAD_ONLY.splitlines(keepends=True)]}
+    (folder / "lesson.ipynb").write_text(json.dumps({"cells": [cell]}, indent=1))
+    line = next(at for at, text in enumerate(cell["source"], 1) if text.startswith("torchrun"))
+    code, out, _ = check(capsys, "lesson.ipynb")
+    assert code == 1 and f"lesson.ipynb:cell 1:{line}:1" in out and f"\n{line:>7} | torchrun" in out
+    code, out, _ = check(capsys, "lesson.ipynb", "--json")
+    (found,) = [one for one in json.loads(out)["findings"] if one["code"] == "RK101"]
+    assert (found["cell"], found["cell_line"]) == (1, line)
+    assert "torchrun" in (folder / "lesson.ipynb").read_text().splitlines()[found["line"] - 1]
 
 
 def test_explain_files_says_what_each_file_was_taken_for(folder, capsys):

@@ -13,7 +13,7 @@ from rankup.check.document import Document
 from rankup.errors import RankupError
 
 MOST_BYTES = 4 << 20  # a longer file is data, not a script
-PAGES = frozenset({".md", ".markdown", ".mdx", ".qmd", ".rmd", ".rst", ".html", ".htm"})
+PAGES = frozenset({".md", ".markdown", ".mdx", ".qmd", ".rmd", ".rst", ".html", ".htm", ".ipynb"})
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "build", "dist", "runs"})
 _DIRECTIVE = re.compile(r"^[ \t]*#(SBATCH|PBS|BSUB|COBALT)[ \t]+-", re.M)
 _SHELL = re.compile(r"^#![ \t]*\S*/(env[ \t]+)?(ba|z|k|c|tc|da)?sh\b")

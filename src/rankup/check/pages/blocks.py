@@ -12,6 +12,9 @@ from pathlib import Path
 _RST_DIRECTIVE = re.compile(r"^\s*\.\. (?:code-block|code|sourcecode|highlight-code)::\s*(?P<label>\S*)\s*$")
 _MYST_DIRECTIVE = re.compile(r"^\{(?P<name>[\w:-]+)\}")
 _MYST_CODE = ("code-block", "code", "sourcecode", "code-cell", "bash", "python", "shell")
+# A tab or a note of MkDocs: what it holds is indented, with fences of its own.
+_CONTAINER = re.compile(r"^[ \t]*(?:===[+!]?|!!!|\?\?\?\+?)[ \t].*$", re.M)
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.M)
 _RST_OPTION = re.compile(r"^\s*:(?P<key>[\w-]+):\s*(?P<value>.*)$")
 
 
@@ -41,7 +44,7 @@ def _markdown(text: str) -> Iterator[Block]:
 
     lines = text.split("\n")
     end = 0  # of what was before
-    for token in MarkdownIt("commonmark").parse(text):
+    for token in MarkdownIt("commonmark").parse(_CONTAINER.sub("", text)):
         if token.map is None or token.type not in ("fence", "code_block"):
             continue
         first = token.map[0] + (token.type == "fence")
@@ -51,9 +54,16 @@ def _markdown(text: str) -> Iterator[Block]:
         indent = len(lines[first]) - len(lines[first].lstrip()) if first < len(lines) else 0
         own = len(body) - len(body.lstrip(" \t")) if body else 0
         myst = _MYST_DIRECTIVE.match(token.info)
-        if myst and myst["name"] not in _MYST_CODE:  # tabs and notes hold blocks of their own
+        is_container = token.type == "code_block" and _FENCE.search(body) is not None
+        if is_container or (
+            myst and myst["name"] not in _MYST_CODE
+        ):  # tabs and notes hold blocks of their own
+            cut = max(0, indent - own) if is_container else 0
             for inner in _markdown(body):
-                yield replace(inner, first=inner.first + first, before=inner.before or before)
+                inner_before = inner.before or before
+                yield replace(
+                    inner, first=inner.first + first, indent=inner.indent + cut, before=inner_before
+                )
             continue
         while (
             myst

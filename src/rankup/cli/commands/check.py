@@ -132,11 +132,7 @@ def _unknown(checked: Checked) -> list[Finding]:
             Severity.WARNING,
             "this file is not a job script, a Python program or a page",
             str(path),
-            fix=(
-                f"a notebook is checked as a program: jupyter nbconvert --to script {path}"
-                if path.suffix == ".ipynb"
-                else "rankup check reads sbatch and PBS scripts, Python, Markdown, reStructuredText, HTML and job.toml"
-            ),
+            fix="rankup check reads job scripts, Python, Markdown, reStructuredText, HTML, notebooks and job.toml",
         )
         for path in checked.inputs.skipped
     ]
