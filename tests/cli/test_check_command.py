@@ -358,6 +358,8 @@ def test_explain_files_says_what_each_file_was_taken_for(folder, capsys):
         "job.sh: job (its first line names a shell)",
         "run.log: left out (it is a log)",
     ]
+    _, out, _ = check(capsys, "--explain-files", "--json", ".")
+    assert json.loads(out)["run.log"] == {"kind": "left out", "why": "it is a log"}
     _, out, _ = check(capsys, "--json", ".")
     answer = json.loads(out)
     assert answer["files"] == 1 and answer["checked"] == ["job.sh"]  # the log is not counted as checked

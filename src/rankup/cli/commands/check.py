@@ -91,8 +91,11 @@ def check(
     else:
         checked, fixed = check_paths(paths, selection, profile), 0
     if explain_files:
-        for name, (kind, why) in checked.inputs.kinds.items():
-            print(f"{name}: {kind} ({why})")
+        kinds = checked.inputs.kinds
+        if write == "json":
+            console.print_json({name: {"kind": kind, "why": why} for name, (kind, why) in kinds.items()})
+        else:
+            print("\n".join(f"{name}: {kind} ({why})" for name, (kind, why) in kinds.items()))
         raise typer.Exit(0)
     checked.other += [*_jobs(checked, selection.site), *_unknown(checked)]
     failed = _failed(checked, selection.strict)
