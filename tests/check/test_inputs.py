@@ -27,8 +27,6 @@ from rankup.errors import RankupError
         ("train.py", "#!/bin/bash\n#SBATCH -N 2\nsrun python a.py\n", "job"),
         ("run.out", "#SBATCH --nodes=2\nepoch 1\n", ""),
         ("log", "#SBATCH --nodes=2\n" + "2024-05-01 10:00:00 step 3\n" * 9, ""),
-        ("job.sh.old", "#SBATCH --nodes=2\nsrun a\n", ""),
-        ("job.slurm~", "#SBATCH --nodes=2\nsrun a\n", ""),
         ("page.txt", "First write a job.\n\n```\n#SBATCH -N 2\n```\n", "page"),
         (
             "page.txt",
@@ -97,3 +95,11 @@ def test_places_count_characters_and_not_bytes():
     document = Document("a.py", "é = 1\nüb = f(é)\n")
     assert document.text[document.offset_of_bytes(1, len("üb = ".encode())) :].startswith("f(")
     assert str(document.place(Span(document.text.index("f("), 9))) == "a.py:2:6"
+
+
+@pytest.mark.parametrize("name", ["job.sh.old", "job.slurm~", "train.py.bak"])
+@pytest.mark.parametrize("head", ["", "#!/bin/bash\n"])
+def test_a_copy_is_left_out_of_a_folder_and_read_if_it_is_named(tmp_path, name, head):
+    (tmp_path / name).write_text(f"{head}#SBATCH --nodes=2\nsrun a\n")
+    assert read_inputs([tmp_path], (), read_document).jobs == []
+    assert len(read_inputs([tmp_path / name], (), read_document).jobs) == 1

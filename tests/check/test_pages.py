@@ -141,6 +141,18 @@ def test_html_with_its_entities_and_tags():
     assert job.name == "job.sh" and "python train.py && echo ok" in job.text
 
 
+@pytest.mark.parametrize("container", ['=== "Slurm"', '!!! note "Two nodes"', '??? example "Two nodes"'])
+@pytest.mark.parametrize("blank", ["", "\n"])
+def test_what_a_container_of_mkdocs_holds_is_read(container, blank):
+    page = (
+        f"Text.\n\n{container}\n{blank}    ```bash\n    #!/bin/bash\n    #SBATCH -N 2\n    srun a\n    ```\n"
+    )
+    (job,), _ = documents(page)
+    start = job.text.index("srun")
+    place = job.place(Span(start, start + 4))
+    assert page.split("\n")[place.line - 1][place.column - 1 : place.end_column - 1] == "srun"
+
+
 @pytest.mark.parametrize(
     "words",
     ["Don't do this:", "This is wrong:", "❌", "The following does not work:", "Avoid this pattern."],

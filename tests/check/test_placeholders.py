@@ -42,6 +42,19 @@ def test_a_program_to_fill_in_is_named_as_not_read():
     assert [(one.name, one.reason) for one in job_read.not_followed] == [("<script>", "it is a placeholder")]
 
 
+def test_a_folder_to_fill_in_leaves_the_program_that_is_beside_the_script():
+    text = "#!/bin/bash\n#SBATCH --nodes=1\nsrun python <path-to>/train.py --data <data>/x <in.txt>/tmp/out\n"
+    asked = []
+    read_subjects([Document("job.sh", text)], [], lambda document, name: asked.append(name))
+    assert [name.rpartition("/")[2] for name in asked] == ["train.py"]
+
+
+def test_a_value_to_fill_in_leaves_a_program_complete():
+    page = "```python\nimport torch\nn = <number of steps>\nx = torch.load('/data/<project>/x.pt', YOUR_MAP)\n```\n"
+    _, (program,) = page_documents(Document("page.md", page, name="page.md"))
+    assert program.complete and "n = _number_of_steps_" in program.text
+
+
 def test_lines_of_a_template_are_no_commands():
     text = (
         "#!/bin/bash\n{% if gpus %}\n#SBATCH --gres=gpu:{{ gpus }}\n{% endif %}\n#SBATCH --nodes=2\nsrun a\n"

@@ -337,26 +337,16 @@ def test_a_comment_allows_no_other_line_and_no_other_rule(folder, capsys):
         assert check(capsys, "job.sh")[0] == 1
 
 
-def test_a_notebook_is_a_page_whose_findings_have_lines_of_the_file(folder, capsys):
-    cells = [
-        {"cell_type": "markdown", "source": ["# Train\n", "The job:\n"]},
-        {"cell_type": "code", "source": ["%%writefile job.sh\n", *HEAD_ONLY.splitlines(keepends=True)]},
-        {"cell_type": "code", "source": ["!sbatch job.sh\n", "import torch.distributed as dist\n"]},
-        {
-            "cell_type": "code",
-            "source": "dist.init_process_group()\nif dist.get_rank() == 0:\n    dist.barrier()\n",
-        },
-    ]
-    text = json.dumps({"cells": cells, "nbformat": 4}, indent=1)
-    (folder / "train.ipynb").write_text(text)
-    code, out, _ = check(capsys, "train.ipynb")
-    torchrun = next(number for number, line in enumerate(text.split("\n"), 1) if "torchrun" in line)
-    assert code == 1 and f"train.ipynb:{torchrun}:" in out and "[RK101" in out and "[RK207" in out
-
-
-def test_what_is_no_notebook_has_no_findings(folder, capsys):
-    (folder / "broken.ipynb").write_text("[1, 2")
-    assert check(capsys, "broken.ipynb")[0] == 0
+def test_a_notebook_is_read_and_its_places_name_cells(folder, capsys):
+    cell = {"cell_type": "code", "source": ["%%writefile job.sh\n", *HEAD_ONLY.splitlines(keepends=True)]}
+    (folder / "lesson.ipynb").write_text(json.dumps({"cells": [cell]}, indent=1))
+    line = next(at for at, text in enumerate(cell["source"], 1) if text.startswith("torchrun"))
+    code, out, _ = check(capsys, "lesson.ipynb")
+    assert code == 1 and f"lesson.ipynb:cell 1:{line}:1" in out and f"\n{line:>7} | torchrun" in out
+    code, out, _ = check(capsys, "lesson.ipynb", "--json")
+    (found,) = [one for one in json.loads(out)["findings"] if one["code"] == "RK101"]
+    assert (found["cell"], found["cell_line"]) == (1, line)
+    assert "torchrun" in (folder / "lesson.ipynb").read_text().splitlines()[found["line"] - 1]
 
 
 def test_explain_files_says_what_each_file_was_taken_for(folder, capsys):
@@ -368,6 +358,8 @@ def test_explain_files_says_what_each_file_was_taken_for(folder, capsys):
         "job.sh: job (its first line names a shell)",
         "run.log: left out (it is a log)",
     ]
+    _, out, _ = check(capsys, "--explain-files", "--json", ".")
+    assert json.loads(out)["run.log"] == {"kind": "left out", "why": "it is a log"}
     _, out, _ = check(capsys, "--json", ".")
     answer = json.loads(out)
     assert answer["files"] == 1 and answer["checked"] == ["job.sh"]  # the log is not counted as checked

@@ -105,6 +105,46 @@ CASES = {
         "[W socket.cpp:697] [c10d] The IPv4 network addresses of (gpu-17-3, 29500) cannot be retrieved (gai error: -2 - "
         "Name or service not known).\n",
     ),
+    "an exception whose message is the traceback of another process": (
+        "gpu-busy",
+        "Traceback (most recent call last):\n"
+        '  File "train.py", line 9, in join\n'
+        "    raise Exception(text)\n"
+        "Exception:\n\n"
+        "-- The process below failed --\n\n"
+        "Traceback (most recent call last):\n"
+        '  File "train.py", line 41, in run\n'
+        "    model.cuda()\n"
+        "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable\n",
+    ),
+    "the exception of an agent, as JSON": (
+        "rendezvous-connection",
+        "ERROR:torch.distributed.elastic.multiprocessing.errors.error_handler:{\n"
+        '  "message": {\n'
+        '    "message": "RendezvousConnectionError: The connection to the C10d store has failed.",\n',
+    ),
+    "a warning that no GPU can be used, at the end": (
+        "cuda-not-started",
+        "/opt/torch/cuda/__init__.py:138: UserWarning: CUDA initialization: CUDA unknown error - this may be due to an "
+        "incorrectly set up environment.\n  return torch._C._cuda_getDeviceCount() > 0\n",
+    ),
+    "warnings of MIOpen before its error": (
+        "kernel-cache",
+        "MIOpen(HIP): Warning [FindSolutions] sqlite_db.cpp:220: Internal error while accessing SQLite database: disk\n"
+        "Traceback (most recent call last):\n"
+        '  File "train.py", line 6, in <module>\n'
+        "    y = conv(x)\n"
+        "RuntimeError: miopenStatusInternalError\n",
+    ),
+    "sbatch that tries again and again without its configuration": (
+        "slurm-not-configured",
+        "sbatch: error: s_p_parse_file: unable to status file /etc/slurm/slurm.conf: No such file or directory, "
+        "retrying in 1sec up to 60sec\n",
+    ),
+    "an interpreter with a carriage return": (
+        "dos-line-ends",
+        "-bash: /var/spool/pbs/mom_priv/jobs/8.SC: /bin/bash^M: bad interpreter: No such file or directory\n",
+    ),
     "Moab's time limit": (
         "pbs-time-limit",
         "Job deleted at request of root@head\nMOAB_INFO:  job exceeded wallclock limit\n",

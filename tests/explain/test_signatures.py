@@ -56,6 +56,8 @@ LINES = [
     ("RuntimeError: Gloo connectFullMesh failed with [x/pair.cc:144] no error, remote=[127.0.0.1]:1", "gloo-loopback"),
     ("RuntimeError: [enforce fail] ifa != nullptr. Unable to find address for: ib0", "unknown-interface"),
     ("node01:12:12 [0] NCCL INFO Using network Socket", None),
+    ("umount: /scratch: device is busy.", None),
+    ("  4711 gpu train alice PD 0:00 2 (QOSMaxJobsPerUserLimit)", None),
     ("node01:12:12 [0] NCCL INFO NET/Plugin: No plugin found (libnccl-net.so)", None),
     ("RuntimeError: NCCL error in: x.cpp:1, unhandled system error, NCCL version 2.21.5", "nccl-system-error"),
     ("RuntimeError: Connection closed by remote peer", "peer-closed-connection"),

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
 from rankup.errors import RankupError
+from rankup.findings.engine import fails
 from rankup.findings.finding import Severity
 from rankup.rehearse import sandbox
 from rankup.rehearse.rehearse import Options
-from rankup.rehearse.report import report_of
+from rankup.rehearse.report import judged, report_of
 from rankup.rehearse.request import Sizes
 from rehearse.scripts import codes, rehearsed, text
 
@@ -528,3 +530,40 @@ def test_pbs_without_select_has_the_sizes_of_the_job(tmp_path: Path):
 def test_sizes_on_accelerates_command_line_need_no_file(tmp_path: Path):
     body = "accelerate launch --config_file there.yaml --num_machines 1 --num_processes 4 train.py"
     assert "bad-launcher-option" not in codes(rehearsed(tmp_path, body, ("--gpus-per-node=4",)))
+
+
+def test_a_host_file_that_the_job_writes_is_there(tmp_path: Path):
+    body = (
+        'mkdir run\nfor host in $(scontrol show hostnames "$SLURM_JOB_NODELIST"); do echo "$host slots=2"; done '
+        "> run/hosts\ndeepspeed --hostfile=run/hosts train.py"
+    )
+    report = rehearsed(tmp_path, body, ["--nodes=2", "--ntasks-per-node=1", "--gpus-per-node=2"])
+    assert codes(report) == set()
+    assert [(one.host, one.rank) for launch in report.launches for one in launch.processes] == [
+        ("node1", 0), ("node1", 1), ("node2", 2), ("node2", 3),
+    ]  # fmt: skip
+
+
+def test_a_program_of_the_cluster_is_not_called_missing(tmp_path: Path):
+    report = rehearsed(
+        tmp_path, "srun python /project/lab/code/train.py", ["--ntasks=1", "--gpus-per-node=1"]
+    )
+    assert codes(report) == {"not-here"}
+
+
+def test_a_script_that_was_still_starting_programs_did_not_hang(tmp_path: Path):
+    report = rehearsed(tmp_path, "srun python train.py", ["--nodes=2", "--ntasks=2", "--gpus-per-node=1"])
+    last = max(event["time"] for event in report.rehearsal.events if "time" in event)
+    since = last - report.rehearsal.scenario.started
+    for seconds, found in ((since * 1.1, {"not-finished"}), (since * 10, {"would-hang"})):
+        ended = replace(report.rehearsal, ended_by="timeout", seconds_allowed=seconds)
+        assert codes(judged(Path("job.sh"), ended, [])) & {"not-finished", "would-hang"} == found
+
+
+def test_an_error_that_is_only_likely_says_so(tmp_path: Path):
+    directives = ["--nodes=2", "--ntasks=2", "--gpus-per-node=1"]
+    program = "import os, torch\nos.environ['RANK'] = os.environ['SLURM_PROCID']\n"
+    report = rehearsed(
+        tmp_path, "export MASTER_ADDR= MASTER_PORT=1\nsrun python train.py", directives, program=program
+    )
+    assert "[no-endpoint, likely]" in text(report, tmp_path) and not fails(report.findings)

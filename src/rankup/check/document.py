@@ -24,9 +24,21 @@ class Place:
     column: int
     end_line: int
     end_column: int
+    cell: int = 0  # of a notebook, from 1
+    cell_line: int = 0  # the line in that cell; ``line`` is that of the file
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}:{self.column}"
+        line = f"cell {self.cell}:{self.cell_line}" if self.cell else self.line
+        return f"{self.path}:{line}:{self.column}"
+
+
+@dataclass(frozen=True)
+class CellLine:
+    """Where a line of a notebook stands: the line of its file, its cell, and the line there; all from 1."""
+
+    line: int
+    cell: int
+    inner: int
 
 
 @dataclass(frozen=True)
@@ -42,6 +54,7 @@ class Document:
     text: str
     complete: bool = True
     lines: tuple[int, ...] = ()
+    cells: tuple[CellLine, ...] = ()  # of a notebook: where each line of its page stands
     indent: int = 0
     name: str = ""  # the file name that a page gives to a block; a file's own name otherwise
     submitted: str = ""  # the one script that the page submits, if this is the only script that it shows
@@ -94,13 +107,20 @@ class Document:
         if holder is not self:
             return holder.place(inside)
         line, end_line = self.line_of(span.start), self.line_of(max(span.start, span.end))
-        return Place(
-            self.path,
-            self.lines[line] if self.lines else line + 1,
-            span.start - self.starts[line] + 1 + self.indent,
-            self.lines[end_line] if self.lines else end_line + 1,
-            span.end - self.starts[end_line] + 1 + self.indent,
-        )
+        first = self.lines[line] if self.lines else line + 1
+        last = self.lines[end_line] if self.lines else end_line + 1
+        column, end_column = span.start - self.starts[line] + 1, span.end - self.starts[end_line] + 1
+        if self.cells:
+            begin, end = self.cells[first - 1], self.cells[last - 1]
+            return Place(self.path, begin.line, column, end.line, end_column, begin.cell, begin.inner)
+        return Place(self.path, first, column + self.indent, last, end_column + self.indent)
+
+    def line_name(self, number: int) -> str:
+        """How a reader finds a line of ``text`` (from 1): in the file, the page or a notebook's cell."""
+        line = self.lines[number - 1] if self.lines else number
+        if self.cells:
+            return f"line {self.cells[line - 1].inner} of cell {self.cells[line - 1].cell}"
+        return f"line {line}"
 
     def __getitem__(self, span: Span) -> str:
         return self.text[span.start : span.end]

@@ -89,6 +89,8 @@ def _excluded(path: Path, exclude: Iterable[str]) -> bool:
 def _add(inputs: Inputs, path: Path, read: Read, *, named: bool) -> None:
     document = read(path) if named or _worth_reading(path) else None
     kind, why = kind_of(document) if document else ("", "it is not text")
+    if kind and not named and _OLD.search(path.name.lower()):
+        kind, why = "", "its name is that of a copy"
     inputs.kinds[str(path)] = (kind or LEFT_OUT, why)
     if document is None or not kind:
         inputs.skipped += [path] if named else []
@@ -155,8 +157,6 @@ def kind_of(document: Document) -> tuple[str, str]:
         )
     if _SHELL.match(text):
         return "job", "its first line names a shell"
-    if _OLD.search(name):
-        return "", "its name is that of a copy"
     if suffix in (".py", ".pyw") or _PYTHON.match(text):
         return "program", "it is Python by its name or its first line"
     if suffix in (".out", ".err", ".log") or _is_log(text):

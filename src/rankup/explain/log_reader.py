@@ -55,6 +55,7 @@ _FRAME_OF_CPP = re.compile(r"^frame #\d+: |^Exception raised from |^<omitting py
 _FAULT_FRAME = re.compile(r'^  File "([^"]+)", line \d+ in ')
 _SYNTAX_FRAME = re.compile(r'^  File "[^"]+", line \d+$')
 _SOURCE = "    "  # what is indented so far is source code or the rest of a message: it fails nothing
+_JSON = re.compile(r'^ +"message": "')  # torchrun's error handler prints the exception of the agent as JSON
 # Lines that follow a failure without a sign that the program goes on.
 _EPILOGUE = ("srun:", "slurmstepd", "wandb:", "[W", "[E", "W1", "E1", "=>> PBS", "frame #", "----", "====")
 
@@ -178,6 +179,7 @@ class LogReader:
         self._tracebacks(stream, stream.tracebacks.take())
         if inside:
             return True
+        text = _JSON.sub("", text)
         if text.startswith(_SOURCE) or not suspicious(text):
             return self._quiet(text, quote, stream)
         endings = ending_of(text, quote, order)

@@ -15,6 +15,8 @@ _CHAIN = (
     "The above exception was the direct cause of the following exception:",
 )
 _SPAWNED = re.compile(r"^-- Process (\d+) terminated with the following error:")
+# An exception whose message begins with an empty line: it is the traceback of another process.
+_HANDED_ON = re.compile(r"^[\w.]+:$")
 # A class as its last part: with a small letter after a capital, or one of the old ones of the standard library.
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*[a-z]\w*|error|gaierror|herror|timeout)(?:: |:?$)")
 # One that stands without its traceback: an excerpt, or a logger that prints the last line only.
@@ -149,7 +151,8 @@ class Tracebacks:
     def _begin(self, text: str, found: re.Match[str], rank: int | None) -> None:
         if self._open is not None:  # another process wrote between
             self._open = None
-        nested = "Original Traceback" in text or self._spawned is not None
+        handed_on = self._last is not None and _HANDED_ON.match(self._last.said) is not None
+        nested = "Original Traceback" in text or self._spawned is not None or handed_on
         cause = None
         if self._last is not None and (self._chained or nested):
             cause, self._last = self._last, None

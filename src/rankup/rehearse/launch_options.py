@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rankup.launch_grammar.options import grammar_of
 from rankup.launch_grammar.reader import CommandLine, Text, read_text
+
+#: A path → the text of the configuration or host file that is there.
+ReadFile = Callable[[Path], "str | None"]
+
+
+def text_of(path: Path) -> str | None:
+    return path.read_text(errors="replace") if path.is_file() else None
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,25 @@ def _number(text: str, default: int | None) -> int | None:
     return int(text) if re.fullmatch(r"\d+", text) else default
 
 
+def agent_of(
+    launcher: str,
+    args: Sequence[str],
+    env: Mapping[str, str],
+    cwd: Path,
+    gpus: int = 1,
+    cpus: int = 1,
+    read: ReadFile = text_of,
+) -> Agent:
+    """The agent that a launcher's command line starts on a node with ``gpus`` and ``cpus``."""
+    if launcher == "accelerate":
+        return accelerate(args, env, gpus, cwd, read)
+    if launcher == "deepspeed":
+        return deepspeed(args, env, gpus, cwd, read)
+    if launcher == "horovodrun":
+        return horovodrun(args)
+    return torchrun(args, env, gpus, cpus, launcher == "launch")
+
+
 def torchrun(
     args: Sequence[str], env: Mapping[str, str], gpus: int, cpus: int, launch: bool = False
 ) -> Agent:
@@ -97,7 +123,9 @@ def torchrun(
     )  # fmt: skip
 
 
-def accelerate(args: Sequence[str], env: Mapping[str, str], gpus: int, cwd: Path) -> Agent:
+def accelerate(
+    args: Sequence[str], env: Mapping[str, str], gpus: int, cwd: Path, read: ReadFile = text_of
+) -> Agent:
     """``accelerate launch``: options over its configuration file over what it finds on the node."""
     parsed = read_text("accelerate", args)
     options, notes, known = parsed.options, _refused("accelerate launch", parsed), True
@@ -108,9 +136,9 @@ def accelerate(args: Sequence[str], env: Mapping[str, str], gpus: int, cwd: Path
         "accelerate",
         "default_config.yaml",
     )
-    path = Path(cwd, file) if file else default
-    if path.is_file():
-        config = _yaml(path)
+    text = read(Path(cwd, file) if file else default)
+    if text is not None:
+        config = _yaml(text)
     elif file and not {"nnodes", "num_processes"} <= options.keys():
         notes.append(f"accelerate's configuration {file} is not here: its sizes are not known")
         known = False
@@ -144,25 +172,27 @@ def accelerate(args: Sequence[str], env: Mapping[str, str], gpus: int, cwd: Path
     )  # fmt: skip
 
 
-def _yaml(path: Path) -> dict[str, str]:
+def _yaml(text: str) -> dict[str, str]:
     """The top level of a simple YAML file."""
     found = {}
-    for line in path.read_text(errors="replace").splitlines():
+    for line in text.splitlines():
         match = re.match(r"(\w+):[ \t]*(\S.*?)[ \t]*$", line)
         if match:
             found[match[1]] = match[2].strip("'\"")
     return found
 
 
-def deepspeed(args: Sequence[str], env: Mapping[str, str], gpus: int, cwd: Path) -> Agent:
+def deepspeed(
+    args: Sequence[str], env: Mapping[str, str], gpus: int, cwd: Path, read: ReadFile = text_of
+) -> Agent:
     """The ``deepspeed`` command: it reaches the hosts of its host file itself, by ssh."""
     parsed = read_text("deepspeed", args)
     options, notes = parsed.options, _refused("deepspeed", parsed)
     slots: list[tuple[str, int]] = []
     file = options.get("hostfile", "/job/hostfile")
-    path = Path(cwd, file)
-    if path.is_file():
-        for line in path.read_text(errors="replace").splitlines():
+    text = read(Path(cwd, file))
+    if text is not None:
+        for line in text.splitlines():
             words = line.partition("#")[0].split()
             if words:
                 count = next((word[6:] for word in words[1:] if word.startswith("slots=")), "")

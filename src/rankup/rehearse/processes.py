@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rankup.errors import RankupError
-from rankup.rehearse.launch_options import Agent, accelerate, deepspeed, horovodrun, torchrun
+from rankup.rehearse.launch_options import Agent, agent_of
 from rankup.rehearse.scenario import Scenario
 from rankup.rehearse.written_down import WrittenDown, written_down
 from rankup.world import World
@@ -180,16 +180,10 @@ def started(scenario: Scenario, events: Iterable[Mapping[str, Any]]) -> list[Sta
 
 
 def _agent(one: Started) -> Agent:
-    args, env, cwd = one.program["arguments"], one.environment, Path(one.event["cwd"])
-    gpus, cpus = len(one.visible), one.cpus[0]
-    launcher = one.program["launcher"]
-    if launcher == "accelerate":
-        return accelerate(args, env, gpus, cwd)
-    if launcher == "deepspeed":
-        return deepspeed(args, env, gpus, cwd)
-    if launcher == "horovodrun":
-        return horovodrun(args)
-    return torchrun(args, env, gpus, cpus, launcher == "launch")
+    return agent_of(
+        one.program["launcher"], one.program["arguments"], one.environment, Path(one.event["cwd"]),
+        len(one.visible), one.cpus[0], lambda path: one.event.get("file"),
+    )  # fmt: skip
 
 
 @dataclass

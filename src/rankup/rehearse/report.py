@@ -64,7 +64,7 @@ class Report:
         if self.rehearsal.scenario.for_real:
             last = self.rehearsal.output.rstrip().splitlines()[-20:]
             lines += ["The end of what the script printed:", *(f"  {line}" for line in last), ""]
-        lines += text_lines(self.findings, width)
+        lines += text_lines([_shown(finding) for finding in self.findings], width)
         lines.append(count(self.findings) or "No findings.")
         return lines
 
@@ -98,6 +98,12 @@ class Report:
         }
 
 
+def _shown(finding: Finding) -> Finding:
+    """An error that is only likely says so: it does not fail the rehearsal."""
+    unsure = finding.severity is Severity.ERROR and finding.confidence is Confidence.LIKELY
+    return replace(finding, code=f"{finding.code}, likely") if unsure else finding
+
+
 def report_of(script: Path, sizes: Sizes, options: Options, env: Mapping[str, str]) -> Report:
     """Rehearse ``script`` and judge what it starts."""
     try:
@@ -114,10 +120,11 @@ def judged(script: Path, rehearsal: Rehearsal, assumed: list[str]) -> Report:
     found = started(rehearsal.scenario, rehearsal.events)
     made = launches(found)
     job = rehearsal.scenario.allocation
+    complete = made[:-1] if _was_working(rehearsal) else made  # the last launch may lack processes
     findings = [
         *_one_cause([*_notes(rehearsal), *_lost_files(script, found, rehearsal), *_ending(rehearsal),
                      *_nothing(found, rehearsal)]),
-        *_programs(found, rehearsal), *judge(made, job), *_cpus(found, rehearsal),
+        *_programs(found, rehearsal), *judge(complete, job), *_cpus(found, rehearsal),
     ]  # fmt: skip
     open_sizes = job.scheduler == "slurm" and not (job.ntasks or job.ntasks_per_node or job.cpus_per_task)
     unsure = {"no-endpoint"} if _unknown_commands(rehearsal) else set()
@@ -125,8 +132,10 @@ def judged(script: Path, rehearsal: Rehearsal, assumed: list[str]) -> Report:
     findings = [replace(one, confidence=Confidence.LIKELY) if one.code in unsure else one for one in findings]
     if made and not any(job.gpus):
         assumed = [*assumed, "no GPU, since the directives ask for none (--gpus-per-node, --site)"]
-    if any(event["text"].startswith("ray start ") for event in _noted(rehearsal)):
+    by_ray = any(event["text"].startswith("ray start ") for event in _noted(rehearsal))
+    if by_ray:
         assumed = [*assumed, "Ray starts its workers on the nodes by itself: they are not in the table"]
+    if by_ray or _was_working(rehearsal):
         findings = [finding for finding in findings if finding.code not in ("idle-nodes", "idle-gpus")]
     return Report(script, rehearsal, made, in_order(findings), assumed)
 
@@ -188,9 +197,23 @@ def _lost_files(script: Path, found: list[Started], rehearsal: Rehearsal) -> Ite
         )  # fmt: skip
 
 
+def _was_working(rehearsal: Rehearsal) -> bool:
+    """Whether the script still started programs when its time was over: a busy machine, or many launches."""
+    starts = [event["time"] for event in rehearsal.events if event["kind"] in ("launch", "program")]
+    if rehearsal.ended_by != "timeout" or not starts:
+        return False
+    return bool(max(starts) - rehearsal.scenario.started > 0.75 * rehearsal.seconds_allowed)
+
+
 def _ending(rehearsal: Rehearsal) -> Iterator[Finding]:
     last = [line for line in rehearsal.output.splitlines() if line.strip()][-3:]
-    if rehearsal.ended_by == "timeout":
+    if _was_working(rehearsal):
+        yield Finding(
+            "not-finished", Severity.WARNING,
+            f"the script still started programs after {rehearsal.seconds_allowed:g} s; what follows is not rehearsed",
+            why="This machine is busy, or the script starts many programs.", fix="--time-limit gives it longer",
+        )  # fmt: skip
+    elif rehearsal.ended_by == "timeout":
         yield Finding(
             "would-hang", Severity.ERROR, f"the script did not end within {rehearsal.seconds_allowed:g} s",
             place="; ".join(last[-1:]),
@@ -256,6 +279,12 @@ def _programs(found: list[Started], rehearsal: Rehearsal) -> Iterator[Finding]:
         )  # fmt: skip
     lost = {one.program["target"]: one for one in found if one.missing}
     for target, one in lost.items():
+        if target.startswith("/") and not target.startswith(str(rehearsal.scenario.folder)):
+            yield Finding(
+                "not-here", Severity.NOTE, f"{target} is not on this machine; its ranks are those of its launcher",
+                why="What it reads and takes is not known.", fix="rehearse on the cluster's login node",
+            )  # fmt: skip
+            continue
         yield Finding(
             "missing-program", Severity.ERROR,
             f"there is no {target} in {one.event['cwd']}" if target else f"{one.command}: the program's name is empty",

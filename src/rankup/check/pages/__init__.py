@@ -2,6 +2,7 @@
 
 | module | what |
 |---|---|
+| ``notebook`` | Jupyter notebooks → Markdown |
 | ``blocks`` | Markdown, reStructuredText and HTML → blocks of code |
 | ``names`` | which names a program uses and never defines |
 | ``joining`` | blocks → job scripts and programs |

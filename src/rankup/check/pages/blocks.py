@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import textwrap
 from collections.abc import Iterator
@@ -13,7 +12,9 @@ from pathlib import Path
 _RST_DIRECTIVE = re.compile(r"^\s*\.\. (?:code-block|code|sourcecode|highlight-code)::\s*(?P<label>\S*)\s*$")
 _MYST_DIRECTIVE = re.compile(r"^\{(?P<name>[\w:-]+)\}")
 _MYST_CODE = ("code-block", "code", "sourcecode", "code-cell", "bash", "python", "shell")
-_MAGIC = re.compile(r"%%([^\n]*)")
+# A tab or a note of MkDocs: what it holds is indented, with fences of its own.
+_CONTAINER = re.compile(r"^[ \t]*(?:===[+!]?|!!!|\?\?\?\+?)[ \t].*$", re.M)
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.M)
 _RST_OPTION = re.compile(r"^\s*:(?P<key>[\w-]+):\s*(?P<value>.*)$")
 
 
@@ -35,8 +36,6 @@ def blocks_of(text: str, name: str) -> list[Block]:
         return list(_rst(text))
     if suffix in (".html", ".htm"):
         return _html(text)
-    if suffix == ".ipynb":
-        return list(_notebook(text))
     return list(_markdown(text))
 
 
@@ -45,7 +44,7 @@ def _markdown(text: str) -> Iterator[Block]:
 
     lines = text.split("\n")
     end = 0  # of what was before
-    for token in MarkdownIt("commonmark").parse(text):
+    for token in MarkdownIt("commonmark").parse(_CONTAINER.sub("", text)):
         if token.map is None or token.type not in ("fence", "code_block"):
             continue
         first = token.map[0] + (token.type == "fence")
@@ -55,9 +54,16 @@ def _markdown(text: str) -> Iterator[Block]:
         indent = len(lines[first]) - len(lines[first].lstrip()) if first < len(lines) else 0
         own = len(body) - len(body.lstrip(" \t")) if body else 0
         myst = _MYST_DIRECTIVE.match(token.info)
-        if myst and myst["name"] not in _MYST_CODE:  # tabs and notes hold blocks of their own
+        is_container = token.type == "code_block" and _FENCE.search(body) is not None
+        if is_container or (
+            myst and myst["name"] not in _MYST_CODE
+        ):  # tabs and notes hold blocks of their own
+            cut = max(0, indent - own) if is_container else 0
             for inner in _markdown(body):
-                yield replace(inner, first=inner.first + first, before=inner.before or before)
+                inner_before = inner.before or before
+                yield replace(
+                    inner, first=inner.first + first, indent=inner.indent + cut, before=inner_before
+                )
             continue
         while (
             myst
@@ -66,32 +72,6 @@ def _markdown(text: str) -> Iterator[Block]:
         ):
             body, first = body.partition("\n")[2], first + 1
         yield Block(body, first + 1, max(0, indent - own), token.info, before)
-
-
-def _notebook(text: str) -> Iterator[Block]:
-    """The cells of a notebook: a cell of code is a block, and a cell of text is a page."""
-    try:
-        cells = json.loads(text)["cells"]
-    except (ValueError, KeyError, TypeError):
-        return
-    at, before = 0, ""
-    for cell in cells if isinstance(cells, list) else ():
-        source = cell.get("source", "") if isinstance(cell, dict) else ""
-        lines = source if isinstance(source, list) else source.splitlines(keepends=True)
-        if not lines:
-            continue
-        at = max(at, text.find(json.dumps(lines[0], ensure_ascii=False), at))
-        first, body = text.count("\n", 0, at) + 1, "".join(lines)
-        if cell.get("cell_type") != "code":
-            yield from (replace(one, first=one.first + first - 1) for one in _markdown(body))
-            before = _last_text(body.split("\n"))
-            continue
-        magic = _MAGIC.match(body)
-        label = magic[1] if magic else "python"
-        if magic:  # %%bash, %%writefile train.py
-            body, first = body.partition("\n")[2], first + 1
-        yield Block(re.sub(r"^(?=[ \t]*[!%])", "# ", body, flags=re.M), first, 0, label, before)
-        before = ""
 
 
 def _rst(text: str) -> Iterator[Block]:

@@ -15,6 +15,7 @@ from rankup.check.document import Document
 from rankup.check.inputs import parses
 from rankup.check.pages.blocks import Block, blocks_of
 from rankup.check.pages.names import bound_names, undefined_names
+from rankup.check.pages.notebook import KERNEL, notebook_page
 
 _DIRECTIVE = re.compile(r"^\s*#(SBATCH|PBS|BSUB)\s", re.M)
 _CODE = re.compile(r"^\s*(import|from|def|class|for|with|if|while)\s|[\w)\]]\s*=\s*|\w\(", re.M)
@@ -28,7 +29,10 @@ _OTHER = re.compile(
 )
 _ELLIPSIS = re.compile(r"^\s*(#\s*)?(\.\.\.|…|\[\.\.\.\]|<snip>)|(\.\.\.|…)\s*$", re.M)
 _OF_A_PAGE = re.compile(r"^[ \t]*(- |```)", re.M)  # a list, another fence: no command begins so
-_PLACEHOLDER = re.compile(r"(?<![<\w])<[A-Za-z][\w \-/.]*>|\bYOUR_\w+|\b[Yy]our[-_][\w-]+|\bXXX+\b")
+_TO_FILL_IN = re.compile(r"(?<![<\w])<[A-Za-z][\w \-/.]*>")
+_FILLED_IN = re.compile(
+    r"_\w+_|YOUR_\w+|[Yy]our_\w+|XXX+"
+)  # names that stand for a word that the reader fills in
 _HERE = re.compile(
     r"^\s*cat\s*(?:>\s*(?P<a>\S+)\s*<<|<<)-?\s*(?P<q>['\"]?)(?P<end>\w+)(?P=q)\s*(?:>\s*(?P<b>\S+))?\s*$"
 )
@@ -50,9 +54,13 @@ class Piece:
 
 def page_documents(page: Document) -> tuple[list[Document], list[Document]]:
     """The job scripts and the programs of a page."""
+    name = page.name or page.path
+    if name.lower().endswith(".ipynb"):
+        text, cells = notebook_page(page.text)
+        page, name = replace(page, text=text, cells=cells), "notebook.md"
     jobs: list[Document] = []
     groups: list[list[Piece]] = []
-    pieces = list(_pieces(blocks_of(page.text.replace("\r\n", "\n"), page.name or page.path)))
+    pieces = list(_pieces(blocks_of(page.text.replace("\r\n", "\n"), name)))
     for index, piece in enumerate(pieces):
         if piece.kind == "job":
             parts = [piece]
@@ -86,6 +94,8 @@ def _pieces(blocks: Iterable[Block]) -> Iterator[Piece]:
                 yield Piece(block, _name(block, (".sh", ".sbatch", ".slurm", ".pbs", ".job", ".bash")), "job")
             elif _OTHER.search(block.label):
                 continue
+            elif KERNEL in block.label:
+                yield Piece(block, KERNEL, "program")
             elif _is_program(block):
                 yield Piece(block, _name(block, (".py",)), "program")
             elif not re.search(r"^\s*[$>%] ", text, re.M):
@@ -154,7 +164,7 @@ def _group(groups: list[list[Piece]], piece: Piece) -> None:
     """Put a piece of a program to those it belongs to."""
     if piece.name:
         for group in groups:
-            if group[0].name == piece.name and not _whole(piece.block.text):
+            if group[0].name == piece.name and (piece.name == KERNEL or not _whole(piece.block.text)):
                 group.append(piece)
                 return
         groups.append([piece])
@@ -185,7 +195,15 @@ def _whole(text: str) -> bool:
         return False
     tree = ast.parse(text)
     imports = any(isinstance(node, (ast.Import, ast.ImportFrom)) for node in tree.body)
-    return imports and not undefined_names(tree)
+    return imports and all(_FILLED_IN.fullmatch(name) for name in undefined_names(tree))
+
+
+def _filled_in(text: str) -> str:
+    """A program with a name that nobody knows for each word to fill in; those inside of texts are part of them."""
+    if parses(text):
+        return text
+    filled = _TO_FILL_IN.sub(lambda found: re.sub(r"\W", "_", found[0]), text)
+    return filled if parses(filled) else text
 
 
 def _programs(page: Document, group: list[Piece]) -> Iterator[Document]:
@@ -209,10 +227,11 @@ def _joined(page: Document, pieces: list[Piece], *, complete: bool) -> Document:
         piece.block.first + number for piece in pieces for number in range(piece.block.text.count("\n") + 1)
     ]
     text = "\n".join(texts) + "\n"
-    is_program = pieces[0].kind == "program"  # in a job script a placeholder is a word that nobody knows
-    whole = complete and not _ELLIPSIS.search(text) and not (is_program and _PLACEHOLDER.search(text))
+    whole = complete and not _ELLIPSIS.search(text)
+    if pieces[0].kind == "program":
+        text = _filled_in(text)
     name = next((piece.name for piece in pieces if piece.name), "")
-    return Document(page.path, text, whole, (*lines, lines[-1]), pieces[0].block.indent, name)
+    return Document(page.path, text, whole, (*lines, lines[-1]), page.cells, pieces[0].block.indent, name)
 
 
 def _commands(text: str) -> bool:

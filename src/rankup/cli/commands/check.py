@@ -91,8 +91,11 @@ def check(
     else:
         checked, fixed = check_paths(paths, selection, profile), 0
     if explain_files:
-        for name, (kind, why) in checked.inputs.kinds.items():
-            print(f"{name}: {kind} ({why})")
+        kinds = checked.inputs.kinds
+        if write == "json":
+            console.print_json({name: {"kind": kind, "why": why} for name, (kind, why) in kinds.items()})
+        else:
+            print("\n".join(f"{name}: {kind} ({why})" for name, (kind, why) in kinds.items()))
         raise typer.Exit(0)
     checked.other += [*_jobs(checked, selection.site), *_unknown(checked)]
     failed = _failed(checked, selection.strict)
@@ -132,8 +135,7 @@ def _unknown(checked: Checked) -> list[Finding]:
             Severity.WARNING,
             "this file is not a job script, a Python program or a page",
             str(path),
-            fix="rankup check reads sbatch and PBS scripts, Python, notebooks, Markdown, reStructuredText, HTML and "
-            "job.toml",
+            fix="rankup check reads job scripts, Python, Markdown, reStructuredText, HTML, notebooks and job.toml",
         )
         for path in checked.inputs.skipped
     ]

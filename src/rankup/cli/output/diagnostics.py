@@ -74,7 +74,7 @@ def _excerpt(diagnostic: Diagnostic) -> list[str]:
         line, start = line[cut : cut + _WIDEST_LINE], start - cut
         length = min(length, len(line) - start)
     shown = "".join(character if character.isprintable() or character == "\t" else "·" for character in line)
-    label = f"{diagnostic.place.line:>7} | "
+    label = f"{diagnostic.place.cell_line or diagnostic.place.line:>7} | "
     blank = "".join("\t" if character == "\t" else " " for character in shown[:start])
     return [f"{label}{shown}", f"{' ' * 8}| {blank}{'^' * length}"]
 
@@ -120,6 +120,7 @@ def _as_dict(checked: Checked, fixed_files: int, failed: bool) -> dict[str, Any]
                 "column": place.column,
                 "end_line": place.end_line,
                 "end_column": place.end_column,
+                **({"cell": place.cell, "cell_line": place.cell_line} if place.cell else {}),
                 "automatic_fix": safety.value if safety and diagnostic.match.edits else None,
             }
         found.append(values)

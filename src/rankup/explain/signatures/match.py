@@ -24,7 +24,8 @@ _WORDS = (
     "stale", "locked", "lost communication", "dead node", "machine only", "numpy", "gated repo", "no gpu",
     "insufficient", "[e ", "[e0", "[e1", "unavailable", "exit code", "expired",
     "return code = -", "segmentation fault", "is neither af_inet", "parameter missing", "no socket interface",
-    "no interface", "socket creation", "not enough", "enforce",
+    "no interface", "socket creation", "not enough", "enforce", "weights_only", "busy", "duplicated gpu", "timelimit",
+    "sqlite",
 )  # fmt: skip
 _DIGITS = re.compile(r"\d+")
 _LONGEST = 4000

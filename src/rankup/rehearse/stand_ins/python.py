@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from rankup.launch_grammar.launchers import COMMANDS
-from rankup.rehearse.launch_options import accelerate, deepspeed, torchrun
+from rankup.rehearse.launch_options import agent_of, text_of
 from rankup.rehearse.programs import RANK_LINE, Program, imports_torch, launcher, program_of, script, sources
 from rankup.rehearse.stand_ins.context import PASS, Here
 from rankup.rehearse.stand_ins.holding import wait_until_quiet
@@ -72,6 +72,7 @@ def _record(here: Here, program: Program) -> None:
         argv=[here.name, *here.args],
         program=_with_target(program, here),
         text=_text(program, here),
+        file=_file_read(program, here),
         environment=environment_of(here.env),
         node=hosts.index(here.host) if here.host in hosts else None,
         background=here.background,
@@ -87,15 +88,23 @@ def _with_target(program: Program, here: Here) -> dict[str, Any]:
     return values
 
 
+def _file_read(program: Program, here: Here) -> str | None:
+    """The configuration or host file that a launcher reads: one that the job writes is gone after the rehearsal."""
+    found: list[str | None] = []
+
+    def read(path: Path) -> str | None:
+        found.append(text_of(path))
+        return found[-1]
+
+    if program.kind == "launcher":
+        agent_of(program.launcher, program.arguments, here.env, here.cwd, read=read)
+    return next(iter(found), None)
+
+
 def _target(program: Program, here: Here) -> Program | None:
     if program.kind != "launcher":
         return program
-    if program.launcher == "accelerate":
-        agent = accelerate(program.arguments, here.env, 1, here.cwd)
-    elif program.launcher == "deepspeed":
-        agent = deepspeed(program.arguments, here.env, 1, here.cwd)
-    else:
-        agent = torchrun(program.arguments, here.env, 1, 1, program.launcher == "launch")
+    agent = agent_of(program.launcher, program.arguments, here.env, here.cwd)
     if not agent.target.endswith(".py"):
         return None
     return script(agent.target, (), here.cwd, here.env)

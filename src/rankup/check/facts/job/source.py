@@ -16,8 +16,12 @@ _SHEBANG = re.compile(r"#![ \t]*(\S+)(?:[ \t]+(?:-S[ \t]+)?(\S+))?")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
-#: Words that a reader or a program replaces: <project>, {{ nodes }}; and a template's own lines.
-_TO_FILL_IN = re.compile(r"(?<![<\w])<([A-Za-z][\w/.-]*(?: [\w/.-]+)*)>(?![\w/$])|\{\{([^{}\n]*)\}\}")
+#: Words that a reader or a program replaces: <project>, <folder>/train.py, {{ nodes }}; and a template's own lines.
+#: ``<in.txt>/tmp/out`` are two redirections.
+_TO_FILL_IN = re.compile(
+    r"(?<![<\w])<[A-Za-z][\w/.-]*(?: [\w/.-]+)*>(?![\w/$])|(?<![<\w])<[A-Za-z][\w-]*(?: [\w-]+)*>(?=/(?!dev/))"
+    r"|\{\{[^{}\n]*\}\}"
+)
 _OF_TEMPLATE = re.compile(r"^([ \t]*)\{%[^\n]*%\}[ \t]*$", re.M)
 
 

@@ -169,6 +169,10 @@ class Module:
     def scope(self) -> Scope:
         return self.scopes[self.tree]
 
+    def line(self, number: int) -> str:
+        """How a reader finds a line of this file."""
+        return self.document.line_name(number)
+
     def span(self, node: ast.AST) -> Span:
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         end_line = getattr(node, "end_lineno", None) or line

@@ -30,7 +30,7 @@ def find(job: Job) -> Iterator[Match]:
                 job.document,
                 launch.span,
                 f"{how}: torch.cuda.device_count() is 1 in each task, so the local rank of {call.module.document.path} "
-                f"is 0 on all ranks, and each of them runs the save at line {call.node.lineno}.",
+                f"is 0 on all ranks, and each of them runs the save at {call.module.line(call.node.lineno)}.",
                 fix="Ask for the global rank before you save: if dist.get_rank() == 0.",
                 why="A rank modulo 1 is 0. The ranks write one file at the same time, and the file can be broken.",
             )

@@ -21,11 +21,11 @@ def find(job: Job) -> Iterator[Match]:
     running = [launch for launch in job.launches if not launch.command.in_output]
     if not running or any(in_background(launch.command) for launch in running):
         return
-    launch = running[-1]
+    line = job.document.line_name(job.document.line_of(running[-1].span.start) + 1)
     yield Match(
         job.document,
         handlers[-1].span,
-        f"This trap runs only after the program in line {job.document.place(launch.span).line} has ended.",
+        f"This trap runs only after the program in {line} has ended.",
     )
 
 

@@ -28,11 +28,11 @@ def find(job: Job) -> Iterator[Match]:
             continue  # the arguments decide how it makes its group
         name = missing[0]
         module, node = required_variables(program)[name]
-        line = getattr(node, "lineno", 0)
+        line = module.line(getattr(node, "lineno", 0))
         yield Match(
             job.document,
             launch.span,
-            f"{step.kind} does not set {_listed(missing)}; {module.document.path} needs {name} at line {line}.",
+            f"{step.kind} does not set {_listed(missing)}; {module.document.path} needs {name} at {line}.",
         )
 
 

@@ -21,7 +21,7 @@ def find(program: Program) -> Iterator[Match]:
     if not program.uses_torch:
         return
     yield from _by_table(program)
-    if _on_one_machine(program) or "xla" in program.frameworks:
+    if (_on_one_machine(program) and not program.many_nodes) or "xla" in program.frameworks:
         return
     severity, confidence = Severity.WARNING, Confidence.LIKELY
     if program.many_nodes:

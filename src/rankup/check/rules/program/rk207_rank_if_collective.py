@@ -76,9 +76,10 @@ def _open(program: Program, collectives: list[Call]) -> Iterator[Match]:
 
 
 def _match(call: Call, guard: Guard, what: str) -> Match:
-    where = f"under the condition on the {guard.test.of.value} at line {guard.line}"
+    line = call.module.line(guard.line)
+    where = f"under the condition on the {guard.test.of.value} at {line}"
     if guard.early:
-        where = f"after the {guard.test.of.value} has decided at line {guard.line} who goes on"
+        where = f"after the {guard.test.of.value} has decided at {line} who goes on"
     others = "the other ranks never join" if guard.test.first else "the first rank never joins"
     confidence = Confidence.LIKELY if guard.test.partly else Confidence.SURE
     return match(call.module, call.node, f"{what} is called {where}; {others} it.", confidence=confidence)
@@ -153,7 +154,8 @@ def _forwards(program: Program) -> Iterator[Match]:
         yield match(
             call.module,
             call.node,
-            f"{call.text} is wrapped in {by} and called on one rank only (condition at line {guard.line}).",
+            f"{call.text} is wrapped in {by} and called on one rank only (condition at "
+            f"{call.module.line(guard.line)}).",
             severity=Severity.ERROR if by in {"FullyShardedDataParallel", "fully_shard"} else severity,
             confidence=Confidence.LIKELY,
             why="The forward pass of DDP broadcasts buffers, that of FSDP gathers parameters: both are collectives. "
@@ -199,7 +201,8 @@ def _states(program: Program) -> Iterator[Match]:
             yield match(
                 call.module,
                 call.node,
-                f"{call.text}() of a sharded model is called on one rank only (condition at line {guard.line}).",
+                f"{call.text}() of a sharded model is called on one rank only (condition at "
+                f"{call.module.line(guard.line)}).",
                 confidence=Confidence.LIKELY if call in likely else Confidence.SURE,
                 why="To take the state of a sharded model gathers the shards: a collective that all ranks must call. "
                 "Rank 0 waits until the timeout (transformers#10596).",

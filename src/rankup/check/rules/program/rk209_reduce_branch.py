@@ -25,7 +25,8 @@ def find(program: Program) -> Iterator[Match]:
                 yield match(
                     call.module,
                     call.node,
-                    f"reduce() gives {tensor.id} to one rank, and all ranks decide by it at line {node.test.lineno}.",
+                    f"reduce() gives {tensor.id} to one rank, and all ranks decide by it at "
+                    f"{call.module.line(node.test.lineno)}.",
                     _all_reduce(call),
                 )
                 break

@@ -36,8 +36,8 @@ def _judged(program: Program, scope: Scope, definition: Definition) -> tuple[str
             and place(call.node) < place(definition.at)
         ):
             return (
-                f"CUDA has been asked at line {call.node.lineno} already; a change of the visible devices after that "
-                "has no effect.",
+                f"CUDA has been asked at {call.module.line(call.node.lineno)} already; a change of the visible devices "
+                "after that has no effect.",
                 Severity.WARNING,
             )
     local = [is_only(program.value(call, "device", 0), Kind.LOCAL_RANK) for call in program.device_calls]

@@ -21,7 +21,11 @@ def find(program: Program) -> Iterator[Match]:
     for call in program.named("torch.distributed.is_initialized"):
         if _decides(call) and all(_is_later(program, init, call) for init in program.inits):
             init = program.inits[0]
-            where = "in a function" if init.scope is not call.scope else f"at line {init.node.lineno}"
+            where = (
+                "in a function"
+                if init.scope is not call.scope
+                else f"at {init.module.line(init.node.lineno)}"
+            )
             yield match(
                 call.module,
                 call.node,

@@ -84,7 +84,8 @@ def _by_each_node(program: Program, call: Call, path: ast.expr) -> Iterator[Matc
         yield match(
             call.module,
             call.node,
-            f"{ast.unparse(path)} is written by local rank 0 of every node (condition at line {local[0].line}).",
+            f"{ast.unparse(path)} is written by local rank 0 of every node (condition at "
+            f"{call.module.line(local[0].line)}).",
             severity=Severity.WARNING if program.many_nodes else Severity.NOTE,
             confidence=Confidence.SURE if program.many_nodes else Confidence.LIKELY,
             why="On several nodes several processes write the same file of a shared file system at the same time.",

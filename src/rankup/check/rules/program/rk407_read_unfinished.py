@@ -33,8 +33,8 @@ def find(program: Program) -> Iterator[Match]:
             yield match(
                 load.module,
                 load.node,
-                f"Rank 0 writes {ast.unparse(path)} at line {save.node.lineno}, and the other ranks read it "
-                "without waiting for it.",
+                f"Rank 0 writes {ast.unparse(path)} at {save.module.line(save.node.lineno)}, and the "
+                "other ranks read it without waiting for it.",
             )
 
 

@@ -64,8 +64,8 @@ def _first_epochs(program: Program, loop: ast.For, scope: Scope) -> Iterator[Mat
             yield match(
                 scope.module,
                 scope.module.statement(at),
-                f"Rank 0 alone reads {first.id} from the snapshot, and range({first.id}, …) at line {loop.lineno} "
-                "runs on all ranks.",
+                f"Rank 0 alone reads {first.id} from the snapshot, and range({first.id}, …) at "
+                f"{scope.module.line(loop.lineno)} runs on all ranks.",
             )
 
 
@@ -100,8 +100,8 @@ def _optimizers(program: Program, loop: ast.For, scope: Scope) -> Iterator[Match
             yield match(
                 call.module,
                 call.node,
-                f"Rank 0 alone loads the state of {ast.unparse(base)}, and all ranks step with it in the loop at line "
-                f"{loop.lineno}.",
+                f"Rank 0 alone loads the state of {ast.unparse(base)}, and all ranks step with it in the loop at "
+                f"{call.module.line(loop.lineno)}.",
             )
 
 

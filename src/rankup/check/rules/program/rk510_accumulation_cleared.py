@@ -30,8 +30,8 @@ def find(program: Program) -> Iterator[Match]:
             yield match(
                 call.module,
                 call.node,
-                f"{call.text}() runs in every pass of the loop, and {step.text}() at line {step.node.lineno} only in "
-                "some: the gradients of the other passes are thrown away.",
+                f"{call.text}() runs in every pass of the loop, and {step.text}() at "
+                f"{step.module.line(step.node.lineno)} only in some: the gradients of the others are thrown away.",
             )
 
 

@@ -23,8 +23,8 @@ def find(program: Program) -> Iterator[Match]:
             yield match(
                 made[0].module,
                 made[0].node,
-                f"{made[0].last} gets the parameters of {ast.unparse(model)}, and fully_shard at line "
-                f"{wrap.node.lineno} replaces them: no step changes the model.",
+                f"{made[0].last} gets the parameters of {ast.unparse(model)}, and fully_shard at "
+                f"{wrap.module.line(wrap.node.lineno)} replaces them: no step changes the model.",
             )
 
 

@@ -35,7 +35,7 @@ def find(program: Program) -> Iterator[Match]:
         if not by_scaler and _handed_on(program, scale.base):
             continue
         scaler = ast.unparse(scale.base)
-        said = f"multiplied by {scaler}.scale() at line {scale.node.lineno}"
+        said = f"multiplied by {scaler}.scale() at {scale.module.line(scale.node.lineno)}"
         if program.methods("unscale_"):
             said = f"scaled, and only {scaler}.step() leaves out those with inf"
         yield match(

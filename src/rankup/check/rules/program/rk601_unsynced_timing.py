@@ -44,7 +44,7 @@ def find(program: Program) -> Iterator[Match]:
             yield match(
                 module,
                 node,
-                f"The time since line {start.node.lineno} is taken while the GPU may still be working.",
+                f"The time since {start.module.line(start.node.lineno)} is taken while the GPU may still be working.",
                 *_edits(start, end),
                 severity=Severity.NOTE if in_training else None,
             )

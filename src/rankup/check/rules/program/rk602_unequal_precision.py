@@ -66,8 +66,8 @@ def _by_rank(program: Program, module: Module, scope: Scope, node: ast.AST) -> I
         yield match(
             module,
             node,
-            f"The precision of float32 products depends on the condition at line {test.lineno}, which asks for the "
-            "rank or the number of ranks.",
+            f"The precision of float32 products depends on the condition at {module.line(test.lineno)}, which asks for "
+            "the rank or the number of ranks.",
             confidence=Confidence.SURE,
             why="Runs on one and on several GPUs then compute with different precision, so neither their results nor "
             "their times compare.",
