@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankup.check.document import Span
+from rankup.check.facts.job.directives import DirectiveLine
 from rankup.check.facts.job.job import Job
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
+
+_HEAD = 3  # so many lines are the head of a script, not one that came too late
 
 
 def find(job: Job) -> Iterator[Match]:
     if job.language != "bash" or job.broken or not job.document.complete:
         return
     late = [line for line in job.lines if line.late and line.words and line.words[0][0].startswith("-")]
-    if not late:
+    if not late or _is_head_of_another(job, late):
         return
     document = job.document
     edits = []
@@ -32,6 +35,16 @@ def find(job: Job) -> Iterator[Match]:
         f"This directive stands after the first command, and is not read{f' ({count - 1} more follow)' * (count > 1)}.",
         (*edits, Edit(Span(place, place), moved)),
     )
+
+
+def _is_head_of_another(job: Job, late: list[DirectiveLine]) -> bool:
+    """Whether they give again what the head gives: the file holds several job scripts, one below the other."""
+    head = {_option(line) for line in job.lines if not line.late and line.words}
+    return len(late) >= _HEAD and {_option(line) for line in late} <= head
+
+
+def _option(line: DirectiveLine) -> str:
+    return line.words[0][0].partition("=")[0]
 
 
 RULE = Rule(

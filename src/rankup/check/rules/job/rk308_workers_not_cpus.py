@@ -25,6 +25,8 @@ def find(job: Job) -> Iterator[Match]:
                     launch.span,
                     f"{name} starts {workers} workers on each of {ranks} rank{'s' * (ranks > 1)}: {workers * ranks} on "
                     f"{cores} cores.",
+                    # A program often counts its own process: one worker too many for each rank costs little.
+                    severity=Severity.NOTE if (workers - 1) * ranks <= cores else None,
                 )
             elif workers == 0 and cores // ranks >= 4 and program.uses_cuda:
                 yield Match(
