@@ -51,8 +51,10 @@ def _masked(started: Command) -> Iterator[Command]:
 
 def _counts(job: Job, command: Command) -> bool:
     """Whether somebody looks at the exit code: the shell by set -e, or the scheduler, since nothing follows it."""
-    if command.exits_on_error or command.shell.step is not None or command.function:
+    if command.exits_on_error or command.shell.step is not None:
         return True
+    if command.function:
+        return False
     holder = job.document.part(command.span)[0]
     after = [
         other

@@ -16,7 +16,14 @@ _HEAD = 3  # so many lines are the head of a script, not one that came too late
 def find(job: Job) -> Iterator[Match]:
     if job.language != "bash" or job.broken or not job.document.complete:
         return
-    late = [line for line in job.lines if line.late and line.words and line.words[0][0].startswith("-")]
+    late = [
+        line
+        for line in job.lines
+        if line.late
+        and line.words
+        and line.words[0][0].startswith("-")
+        and line.scheduler in ("slurm", "pbs")
+    ]
     if not late or _is_head_of_another(job, late):
         return
     document = job.document
