@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 
 
 @dataclass(frozen=True, order=True)
@@ -65,9 +66,8 @@ class Document:
     @cached_property
     def starts(self) -> list[int]:
         """The offset at which each line begins."""
-        found = [0]
-        found += [index + 1 for index, character in enumerate(self.text) if character == "\n"]
-        return found
+        lines = self.text.split("\n")
+        return list(accumulate((len(line) + 1 for line in lines[:-1]), initial=0))
 
     def line_of(self, offset: int) -> int:
         """The line of ``text`` (from 0) that holds ``offset``."""

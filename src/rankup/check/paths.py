@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import gc
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
@@ -59,7 +61,20 @@ class Checked:
 
 def check_paths(paths: Sequence[Path], selection: Selection, site: Site | None) -> Checked:
     """Raises ``RankupError`` for paths that cannot be read."""
-    return _check(paths, selection, site, _Files())
+    with _uncollected():
+        return _check(paths, selection, site, _Files())
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the collector of cycles: it would walk all syntax trees again and again, and all of them are in use."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def check_program(path: Path, start: Start, selection: Selection, site: Site | None) -> list[Finding]:

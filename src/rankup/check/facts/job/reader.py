@@ -73,6 +73,7 @@ def read_job(document: Document, site: Site | None = None, find_script: FindScri
         job.lines = [line for line in job.lines if not line.late or _is_comment(root, line.span.start)]
         job.blanks_after_backslash = blanks_after_backslash(text, root)
     job.document = document.with_helpers(tuple(runner.helpers.values()))
+    job.names = set(_NAMES.findall(job.document.text))
     job.not_followed += runner.not_followed
     job.commands, job.launches = runner.commands, runner.launches
     job.assigned, job.expansions = runner.assigned, runner.expansions

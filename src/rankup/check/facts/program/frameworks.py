@@ -81,7 +81,8 @@ FRAMEWORKS = (
         collectives=(
             (
                 "accelerate.Accelerator",
-                words("wait_for_everyone gather gather_for_metrics reduce save_state pad_across_processes"),
+                # save_state only with FSDP or DeepSpeed, which the launcher's configuration decides
+                words("wait_for_everyone gather gather_for_metrics reduce pad_across_processes"),
             ),
         ),
     ),

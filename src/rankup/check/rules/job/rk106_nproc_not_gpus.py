@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from rankup.check.facts.job.job import Job, Launch
 from rankup.check.facts.job.questions import agents, devices, is_written, nnodes, nproc
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
+
+_DEVICE = re.compile(r"""["']cuda:(\d+)["']""")
 
 
 def find(job: Job) -> Iterator[Match]:
@@ -39,6 +42,7 @@ def find(job: Job) -> Iterator[Match]:
         elif (
             (value is not None or launch.launcher == "torchrun")
             and not _others(job)
+            and not _names_devices(launch)
             and not _is_compared(job, launch, gpus)
         ):
             yield Match(
@@ -91,6 +95,12 @@ def _by_accelerate(job: Job, gpus: int) -> Iterator[Match]:
 def _others(job: Job) -> bool:
     """Whether something else runs beside it, which may use the other GPUs."""
     return any(command.background and not command.in_output and command.argv for command in job.commands)
+
+
+def _names_devices(launch: Launch) -> bool:
+    """Whether one process of the program uses several GPUs: it names them, as a model in parts does."""
+    modules = launch.program.modules if launch.program is not None else ()
+    return len({device for module in modules for device in _DEVICE.findall(module.document.text)}) > 1
 
 
 def _is_compared(job: Job, launch: Launch, gpus: int) -> bool:

@@ -6,19 +6,28 @@ import re
 from collections.abc import Iterator
 
 from rankup.check.document import Span
+from rankup.check.facts.job.directives import DirectiveLine
 from rankup.check.facts.job.job import Job
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
 
 #: A line that somebody replaces by text, before the script is one: $HEADER, <%= header %>, %HEADER%.
 _FILLED_IN = re.compile(r"[ \t]*(?:\$\{?(\w+)\}?[ \t]*$|<%|%\w+%|<\w+>[ \t]*$)", re.M)
+_HEAD = 3  # so many lines are the head of a script, not one that came too late
 
 
 def find(job: Job) -> Iterator[Match]:
     if job.language != "bash" or job.broken or not job.document.complete or _is_part(job):
         return
-    late = [line for line in job.lines if line.late and line.words and line.words[0][0].startswith("-")]
-    if not late:
+    late = [
+        line
+        for line in job.lines
+        if line.late
+        and line.words
+        and line.words[0][0].startswith("-")
+        and line.scheduler in ("slurm", "pbs")
+    ]
+    if not late or _is_head_of_another(job, late):
         return
     document = job.document
     edits = []
@@ -45,6 +54,16 @@ def _is_part(job: Job) -> bool:
         return True
     first = _FILLED_IN.match(text, job.first_command)
     return first is not None and (first[1] or "") not in job.names
+
+
+def _is_head_of_another(job: Job, late: list[DirectiveLine]) -> bool:
+    """Whether they give again what the head gives: the file holds several job scripts, one below the other."""
+    head = {_option(line) for line in job.lines if not line.late and line.words}
+    return len(late) >= _HEAD and {_option(line) for line in late} <= head
+
+
+def _option(line: DirectiveLine) -> str:
+    return line.words[0][0].partition("=")[0]
 
 
 RULE = Rule(

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rankup.check.document import Span
 from rankup.check.facts.job.job import Job
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
 
 
 def find(job: Job) -> Iterator[Match]:
+    found: dict[str, list[tuple[Span, str]]] = {}
     for span, meant in job.misspelt:
-        shown = job.document[span]
-        name = meant.strip()
-        if job.scheduler and not name.endswith({"slurm": "SBATCH"}.get(job.scheduler, "PBS")):
-            continue
+        if not job.scheduler or meant.strip().endswith({"slurm": "SBATCH"}.get(job.scheduler, "PBS")):
+            found.setdefault(job.document[span], []).append((span, meant))
+    for shown, alike in found.items():
+        name = alike[0][1].strip()
+        more = f" ({len(alike) - 1} more like this)" * (len(alike) > 1)
         what = (
             f"{shown} is a comment; {name} was meant" if shown != name else f"{name} needs a blank after it"
         )
-        yield Match(job.document, span, f"{what}.", (Edit(span, meant),))
+        edits = tuple(Edit(span, meant) for span, meant in alike)
+        yield Match(job.document, alike[0][0], f"{what}{more}.", edits)
 
 
 RULE = Rule(

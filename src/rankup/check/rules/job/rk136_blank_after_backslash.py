@@ -11,7 +11,11 @@ from rankup.findings.finding import Confidence, Severity
 
 
 def find(job: Job) -> Iterator[Match]:
+    if job.crlf:  # each line ends so, and RK133 says it
+        return
     for span in job.blanks_after_backslash:
+        if job.document.text[span.end :].lstrip().startswith("("):  # nothing continues a command so: a remark
+            continue
         yield Match(
             job.document,
             Span(span.start - 1, span.end),
@@ -36,6 +40,6 @@ RULE = Rule(
     ),
     silent=(
         "#!/bin/bash\n#SBATCH --nodes=1\ntorchrun --standalone --nproc_per_node=4 \\\n  train.py --epochs 3\n",
-        "#!/bin/bash\n# a comment \\ \ncat <<'EOF'\na \\ \nb\nEOF\npython train.py\n",
+        "#!/bin/bash\r\n#SBATCH --nodes=1\r\nsrun python train.py \\\r\n  --lr 0.1\r\n",
     ),
 )

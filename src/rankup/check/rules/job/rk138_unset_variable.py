@@ -33,17 +33,16 @@ def find(job: Job) -> Iterator[Match]:
             or name in job.assigned
             or name in job.names
             or variable.operator
+            or name in job.tested
             or not re.fullmatch(r"[A-Za-z_]\w+", name)
         ):
             continue
-        if name in job.tested:
-            continue
+        shown = job.document[variable.span]
         meant = _meant(job, variable)
-        if meant is None:
+        if meant is None or name not in shown:  # <word>: a word to fill in
             continue
         seen.add(name)
-        shown = job.document[variable.span]
-        edits = (Edit(variable.span, shown.replace(name, meant)),) if name in shown else ()
+        edits = (Edit(variable.span, shown.replace(name, meant)),)
         yield Match(job.document, variable.span, f"{name} is never set; {meant} was meant.", edits)
 
 
@@ -62,7 +61,9 @@ def _meant(job: Job, variable: Variable) -> str | None:
     if name in _OF_THE_USER:
         return None
     like = [known for known, bindings in job.assigned.items() if is_like(name, known) and bindings]
-    return like[0] if len(like) == 1 else None
+    if len(like) != 1 or any(variable in binding.value.atoms for binding in job.assigned[like[0]]):
+        return None  # DATA="$data": who submits the job sets it
+    return like[0]
 
 
 RULE = Rule(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankup.check.facts.job.commands import Command
 from rankup.check.facts.job.job import Job
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
@@ -24,7 +23,9 @@ def find(job: Job) -> Iterator[Match]:
             command.name not in _PATHS
             or not command.in_output
             or command.conditional
-            or not _is_batch(command)
+            or command.shell.step is not None
+            or job.document.part(command.span)[0]
+            is not job.document  # a script that the job runs has its own path
         ):
             continue
         for word in command.argv[1:]:
@@ -36,10 +37,6 @@ def find(job: Job) -> Iterator[Match]:
                         f"In the job ${variable.name} is the scheduler's copy of this script, in its spool folder.",
                     )
                     return
-
-
-def _is_batch(command: Command) -> bool:
-    return command.shell.step is None
 
 
 RULE = Rule(

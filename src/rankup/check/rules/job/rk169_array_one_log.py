@@ -17,20 +17,23 @@ def find(job: Job) -> Iterator[Match]:
     array = job.request.get("array")
     if job.scheduler != "slurm" or array is None or not re.search(r"\d[-,]\d", array.value):
         return
-    for name in ("output", "error"):
-        output = job.request.get(name)
-        if output is None or re.search(r"[<>{}$]|^/dev/", output.value):
-            continue
-        if _OF_TASK.search(output.value.replace("%%", "")):
-            continue
-        stem, dot, end = output.value.rpartition(".")
-        better = f"{stem}_%a.{end}" if dot and "/" not in end else f"{output.value}_%a"
-        yield Match(
-            job.document,
-            output.span,
-            f"All tasks of the array {array.value} write {output.value}.",
-            (Edit(output.value_span, better),),
-        )
+    logs = [output for name in ("output", "error") if (output := job.request.get(name)) is not None]
+    shared = [output for output in logs if not _is_of_task(output.value)]
+    if shared:
+        names = " and ".join(dict.fromkeys(output.value for output in shared))
+        edits = [Edit(output.value_span, _with_task(output.value)) for output in shared]
+        message = f"All tasks of the array {array.value} write {names}."
+        yield Match(job.document, shared[0].span, message, tuple(edits))
+
+
+def _is_of_task(path: str) -> bool:
+    """Whether each task has a file of its own, as far as the name tells."""
+    return bool(re.search(r"[<>{}$]|^/dev/", path) or _OF_TASK.search(path.replace("%%", "")))
+
+
+def _with_task(path: str) -> str:
+    stem, dot, end = path.rpartition(".")
+    return f"{stem}_%a.{end}" if dot and "/" not in end else f"{path}_%a"
 
 
 RULE = Rule(
@@ -48,6 +51,7 @@ RULE = Rule(
         """#!/bin/bash
 #SBATCH --array=0-11
 #SBATCH --output=logs/sweep.out
+#SBATCH --error=logs/sweep.err
 python sweep.py
 """,
         """#!/bin/bash

@@ -50,11 +50,10 @@ def _options(program: Program) -> set[str] | None:
     if any(call.node.args or call.node.keywords for call in program.methods("parse_args")):
         return None
     for module in program.modules:
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.Attribute) and node.attr == "argv":
-                return None  # it reads or changes the arguments itself
-            if isinstance(node, ast.Assign) and getattr(node.value, "attr", "") in _ADDING:
-                return None  # options are added under another name
+        if any(node.attr == "argv" for node in module.of(ast.Attribute)):
+            return None  # it reads or changes the arguments itself
+        if any(getattr(node.value, "attr", "") in _ADDING for node in module.of(ast.Assign)):
+            return None  # options are added under another name
     if _handed_on(program):
         return None
     found = {"--help"}

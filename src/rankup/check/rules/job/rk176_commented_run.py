@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from rankup.check.document import Span
 from rankup.check.facts.job.builtins import SETTINGS
+from rankup.check.facts.job.commands import Command
 from rankup.check.facts.job.job import Job
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
@@ -18,14 +19,20 @@ _START = re.compile(rf"^[ \t]*#+[ \t]*((?:time[ \t]+)?(?:{_PROGRAMS})[ \t]+\S[^\
 def find(job: Job) -> Iterator[Match]:
     if not job.scheduler or not job.complete or job.sources_files or not job.commands:
         return
-    if any(command.argv and command.name not in SETTINGS for command in job.commands):
+    if any(command.argv and _runs(command) for command in job.commands):
         return
-    commented = [match.span(1) for match in _START.finditer(job.document.text)]
+    # What stands before the first command tells how to use the script.
+    commented = [match.span(1) for match in _START.finditer(job.document.text, job.first_command)]
     if commented:
         span = Span(*commented[-1])
         yield Match(
             job.document, span, "This job starts nothing: each line that starts a program is a comment."
         )
+
+
+def _runs(command: Command) -> bool:
+    """Whether a command is what the job is for: a job that only sleeps holds its nodes for somebody."""
+    return command.name not in SETTINGS or command.name == "sleep"
 
 
 RULE = Rule(
@@ -59,8 +66,9 @@ srun python test.py
 """,
         """#!/bin/bash
 #SBATCH --nodes=1
-module load cuda
-# what follows is the user's
+# Holds a node. On the login node: srun --jobid=<id> --overlap --pty bash
+mkdir -p logs
+sleep 12h
 """,
     ),
 )

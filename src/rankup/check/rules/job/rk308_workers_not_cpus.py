@@ -22,7 +22,13 @@ def find(job: Job) -> Iterator[Match]:
         for _, workers in program.workers:
             name = program.document.path
             if workers > cores:
-                yield Match(job.document, launch.span, _too_many(launch, name, workers, cores))
+                yield Match(
+                    job.document,
+                    launch.span,
+                    _too_many(launch, name, workers, cores),
+                    # A program often counts its own process: one worker too many for each rank costs little.
+                    severity=Severity.NOTE if workers - 1 <= cores else None,
+                )
             elif workers <= 1 and cores >= _MANY_CORES and program.uses_cuda:
                 how = f"by {workers} worker" if workers else "in the rank itself (num_workers=0)"
                 yield Match(

@@ -44,10 +44,9 @@ def find(program: Program) -> Iterator[Match]:
         for node in module.tree.body:
             if isinstance(node, ast.ImportFrom) and not node.level:
                 for alias in node.names:
-                    yield from _slip(module, module.span(alias).start, f"{node.module}.{alias.name}")
+                    yield from _slip(module, alias, f"{node.module}.{alias.name}")
         for attribute in module.of(ast.Attribute):
-            start = module.span(attribute).end - len(attribute.attr)
-            yield from _slip(module, start, full_name(module, module.scope, attribute))
+            yield from _slip(module, attribute, full_name(module, module.scope, attribute))
     for call in program.named(
         "torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "DistributedDataParallel"
     ):
@@ -59,9 +58,14 @@ def find(program: Program) -> Iterator[Match]:
                 yield Match(call.module.document, span, message, (Edit(name, "device_ids"),))
 
 
-def _slip(module: Module, start: int, full: str) -> Iterator[Match]:
-    span, right = Span(start, start + len(full.rpartition(".")[2])), _right(full)
-    if right and module.document[span] == full.rpartition(".")[2]:
+def _slip(module: Module, node: ast.alias | ast.Attribute, full: str) -> Iterator[Match]:
+    right, name = _right(full), full.rpartition(".")[2]
+    if not right:
+        return
+    whole = module.span(node)
+    start = whole.start if isinstance(node, ast.alias) else whole.end - len(name)
+    span = Span(start, start + len(name))
+    if module.document[span] == name:
         message = f"{full} does not exist: the name is {right}."
         yield Match(module.document, span, message, (Edit(span, right),))
 
@@ -69,8 +73,10 @@ def _slip(module: Module, start: int, full: str) -> Iterator[Match]:
 def _right(full: str) -> str:
     """The name that is meant, if this one does not exist and one alone is near."""
     holder, _, name = full.rpartition(".")
-    known = _KNOWN.get(holder, "").split()
-    if len(name) < 6 or name.startswith("_") or name in (*known, *_OTHERS.get(holder, "").split()):
+    if holder not in _KNOWN or len(name) < 6 or name.startswith("_"):
+        return ""
+    known = _KNOWN[holder].split()
+    if name in (*known, *_OTHERS.get(holder, "").split()):
         return ""
     close = [word for word in known if len(word) > 6 and _near(name, word)]
     return close[0] if len(close) == 1 else ""

@@ -26,16 +26,19 @@ def find(program: Program) -> Iterator[Match]:
     loading = [call for call in calls if the_constant(program.value(call, "download")) is True]
     if any(program.first_only(call) or _on_one_rank(program, call) for call in loading):
         return
-    for call in loading:
+    alike = [
+        call
+        for call in loading
         if not (
             program.guards.limited(call.node, call.scope) or _in_turns(program, call) or _may_be_single(call)
-        ):
-            yield match(
-                call.module,
-                call.node,
-                f"All ranks run {call.text}(download=True) at the same time.",
-                *_edit(program, call),
-            )
+        )
+    ]
+    if alike:
+        first = alike[0]
+        more = f" ({len(alike) - 1} more like this)" if len(alike) > 1 else ""
+        edits = [edit for call in alike for edit in _edit(program, call)]
+        message = f"All ranks run {first.text}(download=True) at the same time{more}."
+        yield match(first.module, first.node, message, *edits)
 
 
 def _on_one_rank(program: Program, call: Call) -> bool:

@@ -1,0 +1,5 @@
+#!/bin/bash
+name=project
+#BSUB -J project
+#BSUB -n 1
+python train.py

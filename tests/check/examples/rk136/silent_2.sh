@@ -1,0 +1,7 @@
+#!/bin/bash
+# a comment \ 
+cat <<'EOF'
+a \ 
+b
+EOF
+python train.py
