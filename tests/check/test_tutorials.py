@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -76,5 +77,5 @@ def test_a_page_finds_what_its_files_find_and_where(name, tmp_path):
         (tmp_path / file).write_text("\n".join(shown[number] for number in numbers))
     of_files = lines_found(tmp_path)
     planted = [code for _, codes in FILES[name].values() for code in codes.split()]
-    assert [code for code, _ in of_files] == sorted(planted)
+    assert not Counter(planted) - Counter(code for code, _ in of_files)
     assert lines_found(PAGES / name) == of_files

@@ -662,6 +662,12 @@ def test_an_agent_leaves_nothing_of_torchrun_on_its_node(tmp_path: Path, how: st
     assert alive == []
 
 
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler of a signal."""
+    (caught,) = re.findall(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return bool(int(caught, 16) >> (number - 1) & 1)
+
+
 # As many a program does, and as it looks to its shell: told to end, it saves and ends with 0.
 SAVES = "trap '{word}exit 0' TERM; echo begun; while :; do sleep 0.1; done"
 SAYS_DONE = 'echo "done" >"$RANKUP_RUN_DIR/outcome"; '
@@ -684,6 +690,8 @@ def test_what_ends_well_because_it_is_terminated_is_done_only_if_it_says_so(
     job = Job(tmp_path, command=bash(SAVES.format(word=word)), launcher="single")
     process = job.start()
     while not (job.run.logs / "job.log").exists() or "begun" not in job.log:
+        time.sleep(0.05)
+    while not catches(process.pid, signal.SIGTERM):  # the ranks begin before the script watches them
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
     assert (process.wait(timeout=240), job["outcome"]) == ends, job.log

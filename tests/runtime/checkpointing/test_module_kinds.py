@@ -38,7 +38,8 @@ def train(
 ) -> str:
     """What the error says; nothing if the training went on. ``change`` runs in each epoch."""
     stages._unnamed.clear()  # as in a process of its own
-    run = rankup.init(snapshots=rankup.Snapshots(directory=folder, asynchronous=False, resume_with=choice))
+    snapshots = rankup.Snapshots(every="1 step", directory=folder, asynchronous=False, resume_with=choice)
+    run = rankup.init(snapshots=snapshots)
     model, opt, _ = run.prepare(
         model, lambda p: torch.optim.SGD(p, lr=0.1), rankup.ResidentData(torch.ones(4, 2)), global_batch=2
     )

@@ -15,6 +15,8 @@ from rankup.scale.report.write import write
 from rankup.scale.results import Configuration, StudyResults
 from report_inputs import NASTY, compared, measured, study, write_run
 
+pytestmark = pytest.mark.timeout(900)  # a browser on a busy machine
+
 CHROMIUM = shutil.which("chromium")
 FINDING = Finding(
     "superlinear", Severity.WARNING, "4 processes reach 118 % <b>", why="a slow baseline", fix="--threads 1"
