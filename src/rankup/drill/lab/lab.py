@@ -236,7 +236,7 @@ class Lab:
             return 0
         return int(children[0]) if children else 0
 
-    def _until(self, condition: Callable[[], object], what: str, timeout: float = 60) -> None:
+    def _until(self, condition: Callable[[], object], what: str, timeout: float = 300) -> None:
         def or_ended() -> object:
             for host, init in self._inits.items():
                 if init.poll() is not None:
