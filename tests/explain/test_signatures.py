@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from rankup.check.registry import all_rules
+from rankup.core.toml_file import read_toml
 from rankup.explain.signatures.match import SIGNATURES, signature_of, suspicious
 from rankup.explain.signatures.signature import Level
 from rankup.explain.signatures.tables import signature_of_table
@@ -91,6 +93,13 @@ LINES = [
 def test_lines_that_people_meet(line, name):
     found = signature_of(line)
     assert (found.name if found else None) == name
+
+
+def test_each_line_of_the_file_is_taken_for_its_signature():
+    table = read_toml(Path(__file__).with_name("lines.toml"), "table")
+    wrong = {line: found.name if found else None for name, lines in table.items() for line in lines
+             if (found := signature_of(line)) is None or found.name != name}  # fmt: skip
+    assert wrong == {}
 
 
 @pytest.mark.parametrize(
