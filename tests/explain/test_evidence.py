@@ -25,10 +25,43 @@ CASES = {
         "(Worker pid=97) [rank1]: torch.OutOfMemoryError: CUDA out of memory.\n"
         "(raylet) A worker died or was killed while executing a task by an unexpected system error.\n",
     ),
+    "a thread of a loader whose other process has gone": (
+        "unknown",
+        "Traceback (most recent call last):\n"
+        '  File "/usr/lib/python3.11/multiprocessing/connection.py", line 502, in Client\n'
+        "    c = SocketClient(address)\n"
+        "ConnectionRefusedError: [Errno 111] Connection refused\n",
+    ),
     "what may have ended an actor of Ray is not what did": (
         "unknown",
         "(raylet) A worker died or was killed while executing a task by an unexpected system error. Potential root "
         "causes: (1) SIGKILL by OOM killer. (2) The worker is crashed due to SIGSEGV or other errors.\n",
+    ),
+    "a full disk below a program's own exception": (
+        "disk-full",
+        "Exception: 580 tasks failed\n\ntask_17/stderr\nprintenv: write error: Disk quota exceeded\n",
+    ),
+    "a library that TensorFlow can do without": (
+        "python-exception",
+        "2026-01-01 10:00:00.694351: W tensorflow/dso_loader.cc:64] Could not load dynamic library 'libcudart.so.11.0'; "
+        "dlerror: libcudart.so.11.0: cannot open shared object file: No such file or directory\n"
+        "KeyError: 'lr'\n",
+    ),
+    "an exception that hands on the trace of another process": (
+        "no-kernel-image",
+        "submitit.core.utils.FailedJobError: Job (task=0) failed during processing with trace:\n"
+        "----------------------\n"
+        "Traceback (most recent call last):\n"
+        '  File "train.py", line 41, in run\n'
+        "    model.cuda()\n"
+        "RuntimeError: CUDA error: no kernel image is available for execution on the device\n",
+    ),
+    "a header that hides some frames": (
+        "cuda-out-of-memory",
+        "Traceback (most recent calls WITHOUT Sacred internals):\n"
+        '  File "run.py", line 41, in main\n'
+        "    train()\n"
+        "RuntimeError: CUDA out of memory.\n",
     ),
     "a traceback behind times": (
         "cuda-out-of-memory",

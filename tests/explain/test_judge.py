@@ -176,6 +176,7 @@ CAUGHT = (
         ([(0, 9, "ALLREDUCE"), (1, 7, "ALLREDUCE"), (2, 9, "ALLREDUCE")], 1, "rank 1 is behind"),
         ([(0, 9, "ALLREDUCE"), (1, 9, "BROADCAST"), (2, 9, "ALLREDUCE")], 1, "rank 1 is behind"),
         ([(0, 9, "ALLREDUCE"), (1, 9, "ALLREDUCE")], None, "all ranks that report it waited"),
+        ([(4, 9, "ALLREDUCE")], None, "all ranks that report it waited"),  # nobody knows of ranks 0-3
     ],
 )
 def test_the_rank_that_a_collective_waited_for(tmp_path, said, rank, message):

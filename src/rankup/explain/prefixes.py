@@ -31,7 +31,7 @@ _STAMPS = (
     re.compile(r"CANCELLED AT \d{4}-(?P<month>\d\d)-(?P<day>\d\d)T(?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)"),
 )
 _WARNING = re.compile(
-    r"^\[?W\d{3,4} \d\d:|^\[W \w+\.cpp:\d+\]|\b\w*Warning(?:: | \[)|NCCL INFO "
+    r"^\[?W\d{3,4} \d\d:|^\[W \w+\.cpp:\d+\]|^[\d:. -]+: [WI] \w+/|\b\w*Warning(?:: | \[)|NCCL INFO "
     r"|^\W?(?:\S+ ){0,3}(?:WARNING|WARN|INFO|DEBUG)\b"
     r"|\b[Rr]etrying\b|entering retry loop|\bwill (?:be retried|retry)\b"
 )

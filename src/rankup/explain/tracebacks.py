@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from rankup.explain.events import Quote
 
-_HEADER = re.compile(r"(?P<group>Exception Group )?Traceback \(most recent call last\):?\s*$")
+_HEADER = re.compile(r"(?P<group>Exception Group )?Traceback \(most recent calls? [^)]*\):?\s*$")
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _GROUP = re.compile(r"^\s+(?:\| ?|\+ (?=Exception Group)|\+-[-+]*(?= |$))")
 _CHAIN = (
@@ -17,6 +17,7 @@ _CHAIN = (
 _SPAWNED = re.compile(r"^-- Process (\d+) terminated with the following error:")
 # An exception whose message begins with an empty line: it is the traceback of another process.
 _HANDED_ON = re.compile(r"^[\w.]+:$")
+_ANNOUNCED = re.compile(r":\W*$")  # or whose message goes on with no word before that traceback
 # A class as its last part: with a small letter after a capital, or one of the old ones of the standard library.
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*[a-z]\w*|error|gaierror|herror|timeout)(?:: |:?$)")
 # One that stands without its traceback: an excerpt, or a logger that prints the last line only.
@@ -164,7 +165,8 @@ class Tracebacks:
     def _begin(self, text: str, found: re.Match[str], rank: int | None) -> None:
         if self._open is not None:  # another process wrote between
             self._open = None
-        handed_on = self._last is not None and _HANDED_ON.match(self._last.said) is not None
+        last = self._last
+        handed_on = last is not None and bool(_HANDED_ON.match(last.said) or _ANNOUNCED.search(last.message))
         nested = "Original Traceback" in text or self._spawned is not None or handed_on
         cause = None
         if self._last is not None and (self._chained or nested):

@@ -32,7 +32,7 @@ _WORDS = (
     "subprocess-exited", "set_start", "daemonic", "is on the meta", "non-zero", "nonzero", "return code",
     "exit status", "compiled with", "scalar outputs", "supports ", "fp16 gradients",
     "recomputed values", "inf checks", "dtype", "could not", "truncated", "resolve ", "components were",
-    "not known", "only support", "only dense",
+    "not known", "only support", "only dense", "make: ", "make[", "valid samples", "nltk downloader", "no longer alive",
 )  # fmt: skip
 _DIGITS = re.compile(r"\d+")
 _LONGEST = 4000
