@@ -115,6 +115,12 @@ def test_each_line_of_the_file_is_taken_for_its_signature():
         "shape of the batch: [128, 3, 32, 32], memory 12 GB",
         "waiting for the next epoch, terminated workers: 0",
         "found 3 images; attempt 1 of 3",
+        "found no images in the cache, reading them",
+        "Training with a world size of 8 is started, exit code 0",
+        "There is an OpenFabrics device, but there are no active ports detected on it",
+        "libfabric:17:1:cxi:core:cxip_gen_auth_key():29<warn> Device cxi0 failed, trying the next",
+        "flash_attn seems to be not installed, plain attention is used",
+        "validation requires 3 batches, the rest is already done",
     ],
 )
 def test_ordinary_lines_are_nothing(line):
