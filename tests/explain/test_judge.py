@@ -53,6 +53,9 @@ def test_a_traceback_that_lines_follow_may_have_been_caught_if_nobody_else_tells
     assert found.message == "the job may have failed: ValueError: a bad sample"
     assert found.confidence.value == "likely" and "may also have caught it" in found.why
     assert explain(tmp_path, job=traceback("ValueError: no")).confidence.value == "sure"
+    advice = "CUDA kernel errors might be asynchronously reported at some other API call.\n"
+    text = traceback("RuntimeError: CUDA error: uncorrectable ECC error encountered") + advice
+    assert explain(tmp_path, job=text).confidence.value == "sure"
     lost = traceback("ValueError: no", "[rank1]: ") + "done\n" + traceback(CLOSED, "[rank0]: ")
     assert explain(tmp_path, job=lost).confidence.value == "sure"
 

@@ -34,6 +34,13 @@ _LOGGED = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):\S+?:")  # a line o
 _LONGEST = 400  # lines of one traceback; what is longer is something else
 _CONTINUED = 12  # lines of a message
 _DIGITS = re.compile(r"\d")
+# What torch adds to the message of an error of CUDA or HIP.
+_ADVICE = (
+    "CUDA kernel errors might",
+    "HIP kernel errors might",
+    "For debugging consider passing",
+    "Compile with `TORCH_",
+)
 
 
 @dataclass
@@ -140,6 +147,7 @@ class Tracebacks:
             (text[0].isspace() and not _LOGGED.match(stripped))
             or (self._continued == 0 and self._last.message.rstrip().endswith(":"))
             or _is_of_nccl(self._last.message, stripped)
+            or text.startswith(_ADVICE)
         )
         if goes_on and self._continued < _CONTINUED:
             self._continued += 1
