@@ -78,6 +78,13 @@ CASES = {
         "unknown",
         "subprocess.CalledProcessError: Command '['/usr/bin/python3', '-u', 'train.py']' returned non-zero exit status 1.\n",
     ),
+    "a program that the script itself calls is a cause": (
+        "python-exception",
+        "Traceback (most recent call last):\n"
+        '  File "train.py", line 9, in <module>\n'
+        "    check()\n"
+        "subprocess.CalledProcessError: Command '['nvidia-smi']' returned non-zero exit status 9.\n",
+    ),
     "an exit code is no cause, and no success": ("unknown", "epoch 3\nExited with exit code 1.\n"),
     "a logger's level behind its time and name": (
         "unknown",
