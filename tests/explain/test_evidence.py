@@ -10,6 +10,86 @@ import pytest
 from rankup.explain.explain_logs import explain_logs
 
 CASES = {
+    "a traceback behind a label of its launcher": (
+        "python-exception",
+        "node07: Traceback (most recent call last):\n"
+        'node07:   File "train.py", line 9, in <module>\n'
+        "node07:     main()\n"
+        "node07: KeyError: 'lr'\n",
+    ),
+    "an actor of Ray that has a label": (
+        "cuda-out-of-memory",
+        "(Worker pid=97) [rank1]: Traceback (most recent call last):\n"
+        '(Worker pid=97) [rank1]:   File "train.py", line 9, in <module>\n'
+        "(Worker pid=97) [rank1]:     main()\n"
+        "(Worker pid=97) [rank1]: torch.OutOfMemoryError: CUDA out of memory.\n"
+        "(raylet) A worker died or was killed while executing a task by an unexpected system error.\n",
+    ),
+    "a thread of a loader whose other process has gone": (
+        "unknown",
+        "Traceback (most recent call last):\n"
+        '  File "/usr/lib/python3.11/multiprocessing/connection.py", line 502, in Client\n'
+        "    c = SocketClient(address)\n"
+        "ConnectionRefusedError: [Errno 111] Connection refused\n",
+    ),
+    "what may have ended an actor of Ray is not what did": (
+        "unknown",
+        "(raylet) A worker died or was killed while executing a task by an unexpected system error. Potential root "
+        "causes: (1) SIGKILL by OOM killer. (2) The worker is crashed due to SIGSEGV or other errors.\n",
+    ),
+    "a full disk below a program's own exception": (
+        "disk-full",
+        "Exception: 580 tasks failed\n\ntask_17/stderr\nprintenv: write error: Disk quota exceeded\n",
+    ),
+    "a library that TensorFlow can do without": (
+        "python-exception",
+        "2026-01-01 10:00:00.694351: W tensorflow/dso_loader.cc:64] Could not load dynamic library 'libcudart.so.11.0'; "
+        "dlerror: libcudart.so.11.0: cannot open shared object file: No such file or directory\n"
+        "KeyError: 'lr'\n",
+    ),
+    "an exception that hands on the trace of another process": (
+        "no-kernel-image",
+        "submitit.core.utils.FailedJobError: Job (task=0) failed during processing with trace:\n"
+        "----------------------\n"
+        "Traceback (most recent call last):\n"
+        '  File "train.py", line 41, in run\n'
+        "    model.cuda()\n"
+        "RuntimeError: CUDA error: no kernel image is available for execution on the device\n",
+    ),
+    "a header that hides some frames": (
+        "cuda-out-of-memory",
+        "Traceback (most recent calls WITHOUT Sacred internals):\n"
+        '  File "run.py", line 41, in main\n'
+        "    train()\n"
+        "RuntimeError: CUDA out of memory.\n",
+    ),
+    "a traceback behind times": (
+        "cuda-out-of-memory",
+        "2026-01-01T10:00:00.1Z Traceback (most recent call last):\n"
+        '2026-01-01T10:00:00.2Z   File "train.py", line 9, in <module>\n'
+        "2026-01-01T10:00:00.3Z     main()\n"
+        "2026-01-01T10:00:00.4Z torch.OutOfMemoryError: CUDA out of memory.\n",
+    ),
+    "an exception of a library, without its traceback": (
+        "python-exception",
+        "torch._dynamo.exc.Unsupported: call_function BuiltinVariable\n",
+    ),
+    "a launcher's word is no cause": (
+        "unknown",
+        "subprocess.CalledProcessError: Command '['/usr/bin/python3', '-u', 'train.py']' returned non-zero exit status 1.\n",
+    ),
+    "a program that the script itself calls is a cause": (
+        "python-exception",
+        "Traceback (most recent call last):\n"
+        '  File "train.py", line 9, in <module>\n'
+        "    check()\n"
+        "subprocess.CalledProcessError: Command '['nvidia-smi']' returned non-zero exit status 9.\n",
+    ),
+    "an exit code is no cause, and no success": ("unknown", "epoch 3\nExited with exit code 1.\n"),
+    "a logger's level behind its time and name": (
+        "unknown",
+        "2026-01-01 10:00:00,123 - my.trainer - ERROR - the thing is gone\n",
+    ),
     "oom-kill below a worker that died": (
         "oom-kill",
         "RuntimeError: DataLoader worker (pid 12) is killed by signal: Killed.\n"
@@ -60,7 +140,7 @@ CASES = {
     ),
     "a logger's line below an exception is not of its message": (
         "python-exception",
-        "AssertionError: train_batch_size is not equal to 4 * 8 * 1\n"
+        "AssertionError: the batch has 4 samples\n"
         "\tERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: 1) local_rank: 0 (pid: 9) of binary: p\n",
     ),
     "a shell's word of a crash": ("segmentation-fault", "OK\nSegmentation fault (core dumped)\n"),

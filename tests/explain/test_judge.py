@@ -53,6 +53,9 @@ def test_a_traceback_that_lines_follow_may_have_been_caught_if_nobody_else_tells
     assert found.message == "the job may have failed: ValueError: a bad sample"
     assert found.confidence.value == "likely" and "may also have caught it" in found.why
     assert explain(tmp_path, job=traceback("ValueError: no")).confidence.value == "sure"
+    advice = "CUDA kernel errors might be asynchronously reported at some other API call.\n"
+    text = traceback("RuntimeError: CUDA error: uncorrectable ECC error encountered") + advice
+    assert explain(tmp_path, job=text).confidence.value == "sure"
     lost = traceback("ValueError: no", "[rank1]: ") + "done\n" + traceback(CLOSED, "[rank0]: ")
     assert explain(tmp_path, job=lost).confidence.value == "sure"
 
@@ -176,6 +179,7 @@ CAUGHT = (
         ([(0, 9, "ALLREDUCE"), (1, 7, "ALLREDUCE"), (2, 9, "ALLREDUCE")], 1, "rank 1 is behind"),
         ([(0, 9, "ALLREDUCE"), (1, 9, "BROADCAST"), (2, 9, "ALLREDUCE")], 1, "rank 1 is behind"),
         ([(0, 9, "ALLREDUCE"), (1, 9, "ALLREDUCE")], None, "all ranks that report it waited"),
+        ([(4, 9, "ALLREDUCE")], None, "all ranks that report it waited"),  # nobody knows of ranks 0-3
     ],
 )
 def test_the_rank_that_a_collective_waited_for(tmp_path, said, rank, message):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from rankup.check.registry import all_rules
+from rankup.core.toml_file import read_toml
 from rankup.explain.signatures.match import SIGNATURES, signature_of, suspicious
 from rankup.explain.signatures.signature import Level
 from rankup.explain.signatures.tables import signature_of_table
@@ -93,6 +95,13 @@ def test_lines_that_people_meet(line, name):
     assert (found.name if found else None) == name
 
 
+def test_each_line_of_the_file_is_taken_for_its_signature():
+    table = read_toml(Path(__file__).with_name("lines.toml"), "table")
+    wrong = {line: found.name if found else None for name, lines in table.items() for line in lines
+             if (found := signature_of(line)) is None or found.name != name}  # fmt: skip
+    assert wrong == {}
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -106,6 +115,12 @@ def test_lines_that_people_meet(line, name):
         "shape of the batch: [128, 3, 32, 32], memory 12 GB",
         "waiting for the next epoch, terminated workers: 0",
         "found 3 images; attempt 1 of 3",
+        "found no images in the cache, reading them",
+        "Training with a world size of 8 is started, exit code 0",
+        "There is an OpenFabrics device, but there are no active ports detected on it",
+        "libfabric:17:1:cxi:core:cxip_gen_auth_key():29<warn> Device cxi0 failed, trying the next",
+        "flash_attn seems to be not installed, plain attention is used",
+        "validation requires 3 batches, the rest is already done",
     ],
 )
 def test_ordinary_lines_are_nothing(line):

@@ -78,7 +78,8 @@ def better(event: Event, facts: Facts) -> Event:
     cause = found[0]
     if cause.signature.setup:  # of mistakes before the program starts, the first leads to the next
         cause = min((other for other in found if other.signature.setup), key=ordered(found))
-    merged = replace(cause, quotes=[*cause.quotes[:1], *event.quotes[-1:]], warning=False)
+    quotes = dict.fromkeys((*cause.quotes[:1], *cause.quotes[-1:], *event.quotes[-1:]))
+    merged = replace(cause, quotes=list(quotes), warning=False)
     merged.rank = cause.rank if cause.rank is not None else event.rank
     return merged
 

@@ -44,6 +44,7 @@ _ERROR_LINE = re.compile(
     r"|^\W*(?:\S+ ){0,3}?(?:fatal|critical|error|exception|failed|failure|\w+(?:Error|Exception))\b\]?[:\s-]",
     re.IGNORECASE,
 )
+_LEVEL = re.compile(r"^(?:\S+ +){0,6}?[\[<|(]?(?:ERROR|CRITICAL|FATAL)\b[\]>|):]*[\s-]")  # of a logger's line
 #: A metric is not a failure: ``error rate 0.12``, ``validation error: 3.1e-2``, ``failed samples: 0``.
 _METRIC = re.compile(
     r"\b(?:error|failure|failed)s?\b(?:[ _](?!code|status|errno|signal|with|line|at|in|on|after|to\b)[a-z]+){0,2}"
@@ -196,7 +197,7 @@ class LogReader:
         if signature is None:
             said = self._quiet(text, quote, stream) or bool(endings)
             if (
-                _ERROR_LINE.match(_METRIC.sub("", text))
+                (_ERROR_LINE.match(_METRIC.sub("", text)) or _LEVEL.match(text))
                 and not line.warning
                 and not text.startswith(ENDED_NOTHING)
             ):

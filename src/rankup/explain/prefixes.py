@@ -15,6 +15,8 @@ _RANK = re.compile(
 )
 # The local rank, with its role: torchrun --tee.
 _LOCAL = re.compile(r"\[(?!rank)[A-Za-z_]+(?P<local>\d+)\]: ?")
+# An actor of Ray, and Accelerate's copy of the output of its ranks.
+_ACTOR = re.compile(r"\((?:\S+ )?pid=\d+(?:, ip=[\w.:]+)?\) ?|stderr: ")
 _TASK = re.compile(r" *(?P<task>\d+): ?")  # srun --label
 # A task's lines that nothing but srun's label explains.
 _SURE = re.compile(r" *\d+: (?:\[rank\d|Traceback \(most|  File \"|\[?[WEI]\d{4} |slurmstepd)")
@@ -29,7 +31,7 @@ _STAMPS = (
     re.compile(r"CANCELLED AT \d{4}-(?P<month>\d\d)-(?P<day>\d\d)T(?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)"),
 )
 _WARNING = re.compile(
-    r"^\[?W\d{3,4} \d\d:|^\[W \w+\.cpp:\d+\]|\b\w*Warning(?:: | \[)|NCCL INFO "
+    r"^\[?W\d{3,4} \d\d:|^\[W \w+\.cpp:\d+\]|^[\d:. -]+: [WI] \w+/|\b\w*Warning(?:: | \[)|NCCL INFO "
     r"|^\W?(?:\S+ ){0,3}(?:WARNING|WARN|INFO|DEBUG)\b"
     r"|\b[Rr]etrying\b|entering retry loop|\bwill (?:be retried|retry)\b"
 )
@@ -67,6 +69,8 @@ def is_labelled(lines: Iterable[str]) -> bool:
 def parse(raw: str, *, labelled: bool) -> Line:
     raw = plain(raw)
     text, rank, local, task = raw, None, None, None
+    if found := _ACTOR.match(text):
+        text = text[found.end() :]
     if labelled and (found := _TASK.match(text)):
         task, text = int(found["task"]), text[found.end() :]
     if found := _LOCAL.match(text):

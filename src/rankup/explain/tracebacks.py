@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from rankup.explain.events import Quote
 
-_HEADER = re.compile(r"(?P<group>Exception Group )?Traceback \(most recent call last\):?\s*$")
+_HEADER = re.compile(r"(?P<group>Exception Group )?Traceback \(most recent calls? [^)]*\):?\s*$")
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _GROUP = re.compile(r"^\s+(?:\| ?|\+ (?=Exception Group)|\+-[-+]*(?= |$))")
 _CHAIN = (
@@ -17,10 +17,14 @@ _CHAIN = (
 _SPAWNED = re.compile(r"^-- Process (\d+) terminated with the following error:")
 # An exception whose message begins with an empty line: it is the traceback of another process.
 _HANDED_ON = re.compile(r"^[\w.]+:$")
+_ANNOUNCED = re.compile(r":\W*$")  # or whose message goes on with no word before that traceback
 # A class as its last part: with a small letter after a capital, or one of the old ones of the standard library.
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*[a-z]\w*|error|gaierror|herror|timeout)(?:: |:?$)")
 # One that stands without its traceback: an excerpt, or a logger that prints the last line only.
-_ALONE = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*(?:Error|Exception|Interrupt)|Exception)(?:: |:?$)")
+_ALONE = re.compile(
+    r"^(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*(?:Error|Exception|Interrupt)|Exception)(?:: |:?$)"
+    r"|^(?:[a-z_]\w*\.)+(?:exc|exceptions?|_?errors?)\.[A-Z]\w+(?:: |:?$)"
+)
 _LIBRARY = re.compile(
     r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python\d|^<(?:frozen|__array)|[/\\]bin[/\\]torchrun$"
 )
@@ -29,6 +33,14 @@ ENDED_NOTHING = ("Exception ignored in", "Exception ignored while", "--- Logging
 _LOGGED = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):\S+?:")  # a line of Python's logging
 _LONGEST = 400  # lines of one traceback; what is longer is something else
 _CONTINUED = 12  # lines of a message
+_DIGITS = re.compile(r"\d")
+# What torch adds to the message of an error of CUDA or HIP.
+_ADVICE = (
+    "CUDA kernel errors might",
+    "HIP kernel errors might",
+    "For debugging consider passing",
+    "Compile with `TORCH_",
+)
 
 
 @dataclass
@@ -90,6 +102,7 @@ class Tracebacks:
         self._spawned: int | None = None
         self._done: list[Traceback] = []
         self._ignored = False  # whether the next one ended nothing
+        self._prefix = ""  # what stood before the header: a logger or a launcher puts it before each line
 
     def take(self) -> list[Traceback]:
         done, self._done = self._done, []
@@ -107,8 +120,10 @@ class Tracebacks:
         self, text: str, quote: Quote, rank: int | None, at: tuple[int, float | None], *, alone: bool = False
     ) -> bool:
         """``alone``: the line may be an exception without a traceback."""
-        text = _GROUP.sub("", text, count=1)
+        text = _GROUP.sub("", self._without_prefix(text), count=1)
         if found := _HEADER.search(text):
+            if (prefix := text[: found.start()].removesuffix("Original ")).strip():
+                self._prefix, text = prefix, text[len(prefix) :]
             self._begin(text, found, rank)
             return True
         if self._open is None and text.strip():
@@ -132,6 +147,7 @@ class Tracebacks:
             (text[0].isspace() and not _LOGGED.match(stripped))
             or (self._continued == 0 and self._last.message.rstrip().endswith(":"))
             or _is_of_nccl(self._last.message, stripped)
+            or text.startswith(_ADVICE)
         )
         if goes_on and self._continued < _CONTINUED:
             self._continued += 1
@@ -140,6 +156,12 @@ class Tracebacks:
             return True
         self._flush()
         return alone and self._alone(text, quote, rank, at)
+
+    def _without_prefix(self, text: str) -> str:
+        """The line without what stood before the header of the traceback, whatever the numbers (a time) in it."""
+        begin = text[: len(self._prefix)]
+        same = self._prefix and _DIGITS.sub("0", begin) == _DIGITS.sub("0", self._prefix)
+        return text[len(self._prefix) :] if same else text
 
     def _alone(self, text: str, quote: Quote, rank: int | None, at: tuple[int, float | None]) -> bool:
         if not _ALONE.match(text):
@@ -151,7 +173,8 @@ class Tracebacks:
     def _begin(self, text: str, found: re.Match[str], rank: int | None) -> None:
         if self._open is not None:  # another process wrote between
             self._open = None
-        handed_on = self._last is not None and _HANDED_ON.match(self._last.said) is not None
+        last = self._last
+        handed_on = last is not None and bool(_HANDED_ON.match(last.said) or _ANNOUNCED.search(last.message))
         nested = "Original Traceback" in text or self._spawned is not None or handed_on
         cause = None
         if self._last is not None and (self._chained or nested):

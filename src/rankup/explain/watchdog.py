@@ -53,7 +53,7 @@ def behind(said: Sequence[Stuck], ranks: Collection[int]) -> tuple[list[int], st
     if late and 2 * len(late) <= len(first):
         where = ", ".join(f"rank {rank} at {numbers[rank]}" for rank in late[:4])
         return late, f"the others wait in collective {furthest} ({op}); {where}"
-    if absent and len(absent) < len(known):
+    if absent and 2 * len(absent) <= len(known):  # of an excerpt of one rank nobody knows more
         return (
             absent,
             f"{ranks_text(first)} waited in collective {furthest} ({op}), and {ranks_text(absent)} did not report it",
@@ -68,7 +68,7 @@ def behind(said: Sequence[Stuck], ranks: Collection[int]) -> tuple[list[int], st
     if lag:
         return lag
     return [], (
-        f"all {len(first)} ranks that report it wait in the same collective {furthest} ({op}): "
+        f"{ranks_text(first)}, all that report it, waited in collective {furthest} ({op}): "
         "the network or a GPU hangs, or the log of a rank is missing"
     )
 
