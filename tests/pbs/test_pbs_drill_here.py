@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -59,15 +58,6 @@ def test_nothing_is_left_of_a_drill_on_pbs_that_is_interrupted_while_its_job_tra
 
 
 @pytest.mark.campaign
-def owners(folder: Path) -> set[int]:
-    """Of all that is there; a file may go while they are read."""
-    found = set()
-    for path in folder.rglob("*"):
-        with contextlib.suppress(FileNotFoundError):
-            found.add(path.stat().st_uid)
-    return found
-
-
 def test_the_jobs_are_those_of_the_user_for_whom_root_calls_who_may_rerun_them(pbs: PbsLab):
     """In the lab of the tests, whose user can read this Python: a lab on its head."""
     folder = pbs.alice / "here"
@@ -82,4 +72,4 @@ def test_the_jobs_are_those_of_the_user_for_whom_root_calls_who_may_rerun_them(p
     assert done.out, done.err
     (row,) = json.loads(done.out)["failures"]
     assert (row["not_tried"], row["survived"]) == ("", True) and "run_count 2" in row["records"][0], row
-    assert owners(folder) == {ALICE}
+    assert {path.lstat().st_uid for path in folder.rglob("*")} == {ALICE}  # a link may lead nowhere
