@@ -70,5 +70,5 @@ def test_the_jobs_are_those_of_the_user_for_whom_root_calls(cluster: Lab):
     assert done.out, done.err
     rows = {row["failure"]: row for row in json.loads(done.out)["failures"]}
     assert rows["read-only"]["not_tried"] == "" and "Restarts 1" in rows["node-lost"]["records"][0], rows
-    assert {path.stat().st_uid for path in folder.rglob("*")} == {ALICE}
+    assert {path.lstat().st_uid for path in folder.rglob("*")} == {ALICE}
     assert (folder / "runs").stat().st_uid == ALICE
