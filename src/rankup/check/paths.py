@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import gc
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
@@ -21,6 +19,7 @@ from rankup.check.pages.joining import page_documents
 from rankup.check.rule import Safety
 from rankup.check.selection import Selection
 from rankup.check.suppression import without_allowed
+from rankup.core.collector import uncollected
 from rankup.core.shell import run
 from rankup.findings.finding import Finding, Severity
 from rankup.sites.site import Site
@@ -61,20 +60,7 @@ class Checked:
 
 def check_paths(paths: Sequence[Path], selection: Selection, site: Site | None) -> Checked:
     """Raises ``RankupError`` for paths that cannot be read."""
-    with _uncollected():
-        return _check(paths, selection, site, _Files())
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without the collector of cycles: it would walk all syntax trees again and again, and all of them are in use."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+    return _check(paths, selection, site, _Files())
 
 
 def check_program(path: Path, start: Start, selection: Selection, site: Site | None) -> list[Finding]:
@@ -161,6 +147,7 @@ class _Files:
                 self.documents[path] = replace(document, text=texts[document.path])
 
 
+@uncollected()
 def _check(paths: Sequence[Path], selection: Selection, site: Site | None, files: _Files) -> Checked:
     inputs = read_inputs(paths, selection.exclude, files.read)
     on_disk = _on_disk(files)

@@ -14,6 +14,7 @@
 | ``forked`` | one function over many items, in copies of this process |
 | ``files`` | atomic writes, and file locks |
 | ``locks`` | one process at a time, or an error that names the other |
+| ``collector`` | Python's collector of cycles, off for a while |
 | ``toml_file`` | TOML files: read with errors that name the line, and written |
 | ``rundir`` | the run directory ``runs/<name>/<id>/``: what lies where |
 | ``records`` | records: one JSON object per line |

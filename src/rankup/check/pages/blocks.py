@@ -55,9 +55,8 @@ def _markdown(text: str) -> Iterator[Block]:
         own = len(body) - len(body.lstrip(" \t")) if body else 0
         myst = _MYST_DIRECTIVE.match(token.info)
         is_container = token.type == "code_block" and _FENCE.search(body) is not None
-        if is_container or (
-            myst and myst["name"] not in _MYST_CODE
-        ):  # tabs and notes hold blocks of their own
+        # Tabs and notes hold blocks of their own.
+        if is_container or (myst and myst["name"] not in _MYST_CODE):
             cut = max(0, indent - own) if is_container else 0
             for inner in _markdown(body):
                 inner_before = inner.before or before

@@ -29,10 +29,9 @@ _OTHER = re.compile(
 )
 _ELLIPSIS = re.compile(r"^\s*(#\s*)?(\.\.\.|…|\[\.\.\.\]|<snip>)|(\.\.\.|…)\s*$", re.M)
 _OF_A_PAGE = re.compile(r"^[ \t]*(- |```)", re.M)  # a list, another fence: no command begins so
-_TO_FILL_IN = re.compile(r"(?<![<\w])<[A-Za-z][\w \-/.]*>")
-_FILLED_IN = re.compile(
-    r"_\w+_|YOUR_\w+|[Yy]our_\w+|XXX+"
-)  # names that stand for a word that the reader fills in
+_TO_FILL_IN = re.compile(r"(?<![<\w])<[A-Za-z][\w \-/.]*>")  # in a program; a shell has redirections besides
+# A name that stands for a word that the reader fills in.
+_FILLED_IN = re.compile(r"_\w+_|YOUR_\w+|[Yy]our_\w+|XXX+")
 _HERE = re.compile(
     r"^\s*cat\s*(?:>\s*(?P<a>\S+)\s*<<|<<)-?\s*(?P<q>['\"]?)(?P<end>\w+)(?P=q)\s*(?:>\s*(?P<b>\S+))?\s*$"
 )

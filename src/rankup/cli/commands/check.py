@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -65,7 +64,6 @@ def check(
     Exit code 1 if there is an error that is sure, with --strict also for warnings. A comment allows one place:
     # rankup: allow RK115 (why). The project's choice stands in rankup.toml or pyproject.toml.
     """
-    gc.disable()  # facts are many small objects that live to the end: a third of the time was spent looking at them
     write = target_of("format", "json" if as_json else form, diagnostics.FORMATS)
     if write != "text":
         console.answer_in_json()

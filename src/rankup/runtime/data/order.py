@@ -94,9 +94,8 @@ class Shuffled:
 
     def __init__(self, length: int, seed: int) -> None:
         self._length = length
-        self._bits = math.isqrt(
-            length - 1
-        ).bit_length()  # of a column: a power of two of them needs no division
+        # Of a column: a power of two of them needs no division.
+        self._bits = math.isqrt(length - 1).bit_length()
         self._table_rows = -(-length >> self._bits)
         # Of 62 bits, since a hash adds one to a number as large.
         keys = [derive(seed, number) >> 1 for number in range(_ROUNDS)]

@@ -5,11 +5,9 @@ A field may be absent and a line may be cut by a kill: what is left is shown.
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
@@ -19,6 +17,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from rankup.core.collector import uncollected
 from rankup.core.records import read_records
 from rankup.errors import RankupError
 from rankup.monitor.nvidia_smi import SmiLog, host_of
@@ -101,7 +100,7 @@ class RunRecords:
 
 def read_run(path: Path, name: str) -> RunRecords:
     """Read the run directory ``path``. Raises RankupError if there are no records, or they may not be read."""
-    with _no_collection():
+    with uncollected():
         return _read_run(path, name)
 
 
@@ -181,18 +180,6 @@ def _parse(text: bytes) -> Any:
         return orjson.loads(text)
     except ValueError:
         return json.loads(text)
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Python's collector would look through the new records again and again, a quarter of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def metrics_of(record: Record) -> dict[str, Any]:

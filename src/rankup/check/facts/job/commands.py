@@ -271,6 +271,7 @@ class Command:
     step: Step | None = None  # of a node launcher: the step that it starts
     pipefail: bool = False
     exits_on_error: bool = False  # set -e
+    answered: bool = False  # its failure is a question: before || or &&, after `if`
     nounset: bool = False  # set -u
     folder: str | None = ""
 

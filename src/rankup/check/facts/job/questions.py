@@ -86,6 +86,19 @@ def devices(value: Value | None) -> list[int]:
     return [int(word) for word in words] if all(word.strip().isdigit() for word in words) else []
 
 
+def activated(command: Command) -> str:
+    """The kind of environment that a command activates: "conda", also by ``source activate NAME``, or "venv"; else
+    ""."""
+    if command.name in ("source", ".") and len(command.argv) > 1:
+        is_one = command.argv[1].tail.rpartition("/")[2] == "activate"
+        return ("conda" if len(command.argv) > 2 else "venv") if is_one else ""
+    return (
+        "conda"
+        if command.name in ("conda", "mamba", "micromamba") and command.args[:1] == ("activate",)
+        else ""
+    )
+
+
 def uses_c10d(launch: Launch) -> bool:
     backend = launch.options.get("rdzv_backend")
     return backend is not None and backend.known != "static"

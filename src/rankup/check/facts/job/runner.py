@@ -71,7 +71,7 @@ class Runner(ShellReader):
         command = Command(
             span, argv, state.shell, environment, state.parent, state.background, state.conditional, state.in_loop,
             state.function, state.in_output, state.pipe, redirects, heredoc, pipefail=state.pipefail,
-            exits_on_error=state.exits_on_error, nounset=state.nounset, folder=state.folder,
+            exits_on_error=state.exits_on_error, answered=state.answered, nounset=state.nounset, folder=state.folder,
         )  # fmt: skip
         self.commands.append(command)
         if not argv:
@@ -200,7 +200,7 @@ class Runner(ShellReader):
         for index, argument in enumerate(arguments[:9], 1):
             self.state.scope[str(index)] = Binding(argument, argument.span)
         self.state.scope["@"] = Binding(array(list(arguments)), Span(0, 0))
-        with self.changed(function="", pipefail=False, exits_on_error=False, nounset=False):
+        with self.changed(function="", pipefail=False, exits_on_error=False, answered=False, nounset=False):
             found = self.include(script)
         self.state.scope = before
         return found

@@ -31,6 +31,7 @@ class State:
     pipe: tuple[str, ...] = ()
     pipefail: bool = False
     exits_on_error: bool = False
+    answered: bool = False
     nounset: bool = False
     export_all: bool = False
 
@@ -102,6 +103,13 @@ class ScopeKeeper:
                 self.state.scope[name] = replace(binding, certain=False)
         for name in before.keys() - self.state.scope.keys():
             self.state.scope[name] = replace(before[name], certain=False)
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Commands whose failure is a question: before ``||`` or ``&&``, after ``if``."""
+        answered, self.state.answered = self.state.answered, True
+        yield
+        self.state.answered = answered
 
     def bind(
         self, name: str, value: Value, span: Span, *, certain: bool = True, export: bool = False

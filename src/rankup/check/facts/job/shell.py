@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
+from itertools import zip_longest
 from typing import Any
 
 import tree_sitter
@@ -111,14 +113,15 @@ class ShellReader(SimpleReader):
 
     def _list(self, node: Any, source: Source) -> None:
         operator = ""
-        for child in node.children:
+        for child, after in zip_longest(node.children, node.children[1:]):
             if child.type in ("&&", "||"):
                 operator = child.type
             elif child.is_named:
-                if operator == "||":
-                    with self.branch():
-                        self.visit(child, source)
-                else:
+                is_asked = after is not None and after.type in ("&&", "||")
+                with (
+                    self.answering() if is_asked else nullcontext(),
+                    self.branch() if operator == "||" else nullcontext(),
+                ):
                     self.visit(child, source)
 
     def _pipeline(self, node: Any, source: Source) -> None:
@@ -138,7 +141,8 @@ class ShellReader(SimpleReader):
                 with self.branch():
                     self.visit(child, source)
             elif child.type == "then":
-                self.block(condition, source)
+                with self.answering():
+                    self.block(condition, source)
                 body = []
             elif body is not None:
                 body.append(child)

@@ -4,50 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankup.check.facts.job.commands import Command
 from rankup.check.facts.job.job import Job
+from rankup.check.facts.job.questions import activated
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 
 #: They need a terminal's TERM, which a job may not have.
 _OF_TERMINALS = ("clear", "tput", "reset", "stty")
-_ENVIRONMENTS = ("conda", "mamba", "micromamba", "source", ".")
 
 
 def find(job: Job) -> Iterator[Match]:
     if not job.scheduler:
         return
     for command in job.commands:
-        if (
-            command.in_output
-            or command.conditional
-            or command.shell.step is not None
-            or _is_caught(job, command)
-        ):
+        if command.in_output or command.conditional or command.shell.step is not None or command.answered:
             continue
         if command.exits_on_error and command.name in _OF_TERMINALS:
             message = f"`{command.name}` fails where TERM is not set, and `set -e` ends the job then."
             yield Match(job.document, command.span, message)
-        elif command.nounset and _activates_conda(command):
+        elif command.nounset and activated(command) == "conda":
             message = (
                 "conda's activation reads variables that may not be set, and `set -u` ends the job then."
             )
             yield Match(job.document, command.span, message)
-
-
-def _activates_conda(command: Command) -> bool:
-    args = command.args
-    if command.name not in _ENVIRONMENTS or not args:
-        return False
-    if command.name in ("source", "."):  # conda's own: source activate NAME
-        return command.argv[1].tail.rpartition("/")[2] == "activate" and len(args) > 1
-    return args[0] == "activate"
-
-
-def _is_caught(job: Job, command: Command) -> bool:
-    """Whether its failure is handled: ``clear || true``."""
-    line = job.document.line(job.document.line_of(command.span.end))
-    return "||" in line
 
 
 RULE = Rule(

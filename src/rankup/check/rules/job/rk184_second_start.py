@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankup.check.facts.job.commands import Command
 from rankup.check.facts.job.job import Job
 from rankup.check.facts.job.signals import requeue_commands
 from rankup.check.rule import Match, Rule
@@ -16,12 +15,7 @@ def find(job: Job) -> Iterator[Match]:
         return
     for command in job.commands:
         options = "".join(arg for arg in command.args if arg and arg.startswith("-"))
-        if (
-            command.conditional
-            or command.function
-            or command.shell.step is not None
-            or _goes_on(job, command)
-        ):
+        if command.conditional or command.function or command.shell.step is not None or command.answered:
             continue
         if command.name == "mkdir" and not ("p" in options or "--parents" in options):
             what = "`mkdir` without -p fails"
@@ -37,11 +31,6 @@ def find(job: Job) -> Iterator[Match]:
             + (": `set -e` ends the job then." if ends else "."),
             severity=Severity.WARNING if ends else None,
         )
-
-
-def _goes_on(job: Job, command: Command) -> bool:
-    """Whether somebody asks how it ended."""
-    return "||" in job.document.line(job.document.line_of(command.span.end))
 
 
 RULE = Rule(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rankup.check.facts.job.commands import Command
 from rankup.check.facts.job.job import Job
+from rankup.check.facts.job.questions import activated
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 
@@ -20,18 +21,12 @@ def find(job: Job) -> Iterator[Match]:
         args = [arg or "" for arg in command.args]
         if "deactivate" in (command.name, *args[:1]):
             active = False
-        elif _activates(command, args):
+        elif activated(command):
             active = True
         elif active and _loads(command, args):
             message = "This module is loaded after the environment, and its folders come first in PATH then."
             yield Match(job.document, command.span, message)
             return
-
-
-def _activates(command: Command, args: list[str]) -> bool:
-    if command.name in ("source", "."):
-        return bool(args) and command.argv[1].tail.rpartition("/")[2] == "activate"
-    return command.name in ("conda", "mamba", "micromamba") and args[:1] == ["activate"]
 
 
 def _loads(command: Command, args: list[str]) -> bool:
