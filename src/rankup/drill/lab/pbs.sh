@@ -11,7 +11,14 @@ source /etc/pbs.conf
 if [[ -d /run/postgresql ]]; then mount -t tmpfs -o "mode=2775,uid=$(id -u postgres)" postgres /run/postgresql; fi
 
 if [[ ! -e $home/pbs_version ]]; then
-  "$PBS_EXEC/libexec/pbs_habitat"
+  # PBS does not wait until its database, just started, takes connections: on a busy machine the first tries may fail.
+  for try in 1 2 3 4 5; do
+    "$PBS_EXEC/libexec/pbs_habitat" && break
+    ((try < 5)) || exit 1
+    pkill -9 -x postgres || true  # those of this host: it has process ids of its own
+    rm -rf "$home"
+    sleep "$try"
+  done
   # The hosts share all files: output is moved, and not sent.
   # shellcheck disable=SC2016
   echo '$usecp *:/ /' >>"$home/mom_priv/config"
