@@ -93,3 +93,28 @@ def test_an_attribute_that_differs_between_ranks_is_named_and_may_be_forgotten(t
     assert all(each.startswith("ranks-differ: held.took (run.register) differs") for each in said), said
     assert all("run.forget('took') if it only prints" in each for each in said), said
     assert run_ranks(train, 2, tmp_path / "forgotten", take_time, "took") == ["", ""]
+
+
+def train_folds(folder: Path) -> str:
+    """Two trainings in one loop: ``loss`` is what the first one has left; ``best`` was there before both."""
+    said, best = io.StringIO(), 0.0
+    for fold in range(2):
+        run = rankup.init(name=f"fold-{fold}", snapshots=rankup.Snapshots(every="2 steps", directory=folder))
+        data = TensorDataset(torch.linspace(-1, 1, 12)[:, None])
+        model, opt, feed = run.prepare(
+            nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.1), data, global_batch=4
+        )
+        with contextlib.redirect_stderr(said):
+            for (x,) in run.steps(feed, epochs=2):
+                loss = model(x).square().mean()
+                loss.backward()
+                opt.step()
+                opt.zero_grad()
+                best += fold
+    return said.getvalue()
+
+
+def test_what_one_fold_leaves_is_no_state_of_the_next_one(tmp_path: Path):
+    (said,) = run_ranks(train_folds, 1, tmp_path)
+    assert said.count("state-lost: best") == 1, said
+    assert "loss" not in said

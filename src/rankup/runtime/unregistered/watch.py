@@ -31,6 +31,9 @@ from rankup.runtime.unregistered.walk import Walk, codes_of_script, roots
 
 _CLOCKS = {clock: clock() for clock in (time.time, time.perf_counter, time.monotonic)}
 _GONE = Mark("", "not there")
+# Variables that loops of this process have made → a mark of the training. What is left of them, such as the loss of the
+# fold before, is no state of the next training: a process that begins with that one does not have them.
+_MADE_BY_LOOPS: dict[str, object] = {}
 Noted = dict[str, list[Any]]  # path → [digest, text], and [content] behind if it is plain and small
 
 
@@ -56,6 +59,8 @@ class UnregisteredWatch:
         self._choice = choice
         self._speaks = speaks
         self._codes: frozenset[CodeType] = frozenset()
+        self._training = object()
+        self._variables: set[str] = set()  # when the loop began
         self._begun: dict[str, Mark] = {}
         self._names: dict[
             str, int
@@ -84,13 +89,17 @@ class UnregisteredWatch:
         self._codes = codes_of_script()
         self._first, self._latest = None, {}
         now = self._look()
-        self._begun, self._names = _with_inherited(now), now.whole
+        left = {name for name, training in _MADE_BY_LOOPS.items() if training is not self._training}
+        self._variables = now.variables.keys() - left
+        self._begun = {path: mark for path, mark in _with_inherited(now).items() if root_of(path) not in left}
+        self._names = now.whole
         self._changed, self._targets = set(), set()
 
     def look(self, batch: Any, epoch: int) -> RankupError | None:
         """``batch``: what the loop's body had, in ``epoch``. Called at steps 1, 2, 4, 8, … of a loop. The error, if the
         first step of this resume has set something else than the first step of all."""
         now = self._look()
+        _MADE_BY_LOOPS.update(dict.fromkeys(now.variables.keys() - self._variables, self._training))
         given = _given(batch)
         self._targets |= {path for path, thing in now.variables.items() if id(thing) in given}
         if self._first is not None:
