@@ -46,10 +46,21 @@ def test_a_folder_of_logs_and_json(capfd):
     }
 
 
-def test_a_log_without_failure(capfd):
-    log = LOGS / "no-failure" / "job.log"
+def test_a_log_without_failure(capfd, tmp_path):
+    log = tmp_path / "job.log"
+    log.write_text((LOGS / "no-failure" / "job.log").read_text() + "Training finished.\n")
     assert call(capfd, "explain", log)[:2] == (0, "no failure in the logs\n")
-    assert json.loads(call(capfd, "explain", "--json", log)[1]) == {"failure": None, "notes": []}
+    answer = json.loads(call(capfd, "explain", "--json", log)[1])
+    assert answer == {"failure": None, "notes": [], "last": None}
+
+
+def test_a_log_that_stops_in_the_middle_is_not_called_healthy(capfd):
+    log = LOGS / "no-failure" / "job.log"
+    code, out, _ = call(capfd, "explain", log)
+    head, last, *_ = out.splitlines()
+    assert (code, head) == (0, "no failure in the logs, and no end of the job")
+    assert last == "  job.log:9: accuracy 0.97, 0 errors"
+    assert json.loads(call(capfd, "explain", "--json", log)[1])["last"] == last.strip()
 
 
 @pytest.mark.parametrize(

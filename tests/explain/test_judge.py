@@ -220,7 +220,7 @@ def test_a_run_directory_tells_who_ended_first(tmp_path):
         '{"event": "start", "rank": 0, "time": 0}\n{"event": "start", "rank": 1, "time": 0}\n'
         '{"event": "exit", "rank": 1, "code": 1, "time": 10.0}\n{"event": "exit", "rank": 0, "code": 1, "time": 10.1}\nhalf'
     )
-    found, _ = explain_run(read_run(logs, (), (tmp_path,)))
+    found, *_ = explain_run(read_run(logs, (), (tmp_path,)))
     assert found.message == "rank 1 failed first: ValueError: first"
 
 
@@ -234,7 +234,7 @@ def test_a_rank_that_ended_with_0_is_the_cause_of_lost_connections(tmp_path):
         '{"event": "start", "rank": 0, "time": 0}\n{"event": "start", "rank": 1, "time": 0}\n'
         '{"event": "exit", "rank": 1, "code": 0, "time": 10.0}\n{"event": "exit", "rank": 0, "code": 1, "time": 10.3}\n'
     )
-    found, _ = explain_run(read_run(logs, (), (tmp_path,)))
+    found, *_ = explain_run(read_run(logs, (), (tmp_path,)))
     assert (found.code, found.rank) == ("rank-left-early", 1)
     assert found.message == "rank 1 ended early, with exit code 0; rank 0 then failed"
 
@@ -244,7 +244,7 @@ def test_a_run_that_failed_without_a_word_is_unknown(tmp_path):
     logs.mkdir()
     (tmp_path / "outcome").write_text("failed\n")
     (logs / "job.log").write_text("step 1\nstep 2\n")
-    found, _ = explain_run(read_run(logs, (logs / "job.log",), (tmp_path,)))
+    found, *_ = explain_run(read_run(logs, (logs / "job.log",), (tmp_path,)))
     assert found.code == "unknown"
     assert [quote.text for quote in found.quotes] == ["step 1", "step 2"]
 

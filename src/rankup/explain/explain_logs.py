@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from rankup.errors import RankupError
 from rankup.explain.cascade import survived_lines
-from rankup.explain.events import Facts
+from rankup.explain.events import Facts, Quote
 from rankup.explain.explanation import Explanation
-from rankup.explain.judge import explain
+from rankup.explain.judge import explain, open_end
 from rankup.explain.log_reader import LogReader
 from rankup.explain.reading import LogFile
 from rankup.explain.run_directory import RunFacts
@@ -18,15 +19,24 @@ from rankup.explain.run_directory import RunFacts
 _MOST_FILES = 4096
 
 
+class Reading(NamedTuple):
+    """Why the job failed, or None; notes on what could not be read; and the last line of logs that show neither a
+    failure nor an end of the job, which may hang."""
+
+    failure: Explanation | None
+    notes: list[str]
+    last: Quote | None
+
+
 def explain_logs(paths: Sequence[Path]) -> tuple[Explanation | None, list[str]]:
     """(why the job failed, or None; notes on what could not be read). A folder stands for the files in it.
 
     Raises ``RankupError`` if none of the files can be read.
     """
-    return explain_run(RunFacts(tuple(paths)))
+    return explain_run(RunFacts(tuple(paths)))[:2]
 
 
-def explain_run(run: RunFacts) -> tuple[Explanation | None, list[str]]:
+def explain_run(run: RunFacts) -> Reading:
     """The same with what the directory of a run tells."""
     files = [LogFile(path, name) for path, name in _named(run.logs)]
     facts = _gather(files)
@@ -43,7 +53,9 @@ def explain_run(run: RunFacts) -> tuple[Explanation | None, list[str]]:
             hint="give the files that the job printed to, or a run: `rankup status` lists them",
         )
     found = explain(facts)
-    return found, facts.notes if found else [*survived_lines(facts), *facts.notes]
+    if found is not None:
+        return Reading(found, facts.notes, None)
+    return Reading(None, [*survived_lines(facts), *facts.notes], open_end(facts))
 
 
 def _named(paths: Sequence[Path]) -> list[tuple[Path, str]]:

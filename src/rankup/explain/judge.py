@@ -25,7 +25,11 @@ from rankup.findings.engine import first
 from rankup.findings.finding import Confidence, Finding, Severity
 
 _WENT_ON = 30  # ordinary lines after a complaint of a job's shell
-_ENDED_WELL = re.compile(r"\b(?:done|finished|complete|completed|success\w*|saved)\b", re.IGNORECASE)
+_ENDED_WELL = re.compile(
+    r"\b(?:done|finished|completed|(?<!to )complete|success\w*|saved|elapsed|total time|took"
+    r"|exit(?:ed)? (?:with )?code:? 0)\b|100%",
+    re.IGNORECASE,
+)
 # What launchers and schedulers do to the others once a rank has failed.
 _ENDED_FROM_OUTSIDE = ("cancelled", "terminated-from-outside", "pbs-deleted", "interrupted")
 
@@ -85,9 +89,18 @@ def _is_told(facts: Facts) -> bool:
 
 def _went_on(event: Event, facts: Facts) -> bool:
     """Whether the script went on after a complaint, and came to its end."""
-    ended_well = any(_ENDED_WELL.search(quote.text) for _, quotes in facts.last for quote in quotes)
-    went_on = event.after >= _WENT_ON or (event.after > 0 and ended_well)
+    went_on = event.after >= _WENT_ON or (event.after > 0 and _ended_well(facts))
     return went_on and not _is_told(facts) and not facts.suspects
+
+
+def _ended_well(facts: Facts) -> bool:
+    return any(_ENDED_WELL.search(quote.text) for _, quotes in facts.last for quote in quotes)
+
+
+def open_end(facts: Facts) -> Quote | None:
+    """The last line of logs without a failure, if they show no end either: a job that hangs writes nothing more."""
+    lines = [quote for _, quotes in facts.last for quote in quotes]
+    return lines[-1] if lines and not _ended_well(facts) else None
 
 
 def waited(facts: Facts) -> Iterator[Finding]:

@@ -17,6 +17,10 @@ from rankup.explain.explain_logs import explain_run
 from rankup.explain.explanation import explanation_lines
 from rankup.explain.run_directory import RunFacts, read_run
 
+_HANGS = """  why:   the job has come to its end, was ended from outside, or hangs, which prints nothing
+  hint:  `sacct -j JOB` or `qstat -x JOB` tells how it ended; while it runs, `py-spy dump --pid PID` on each node tells
+         where a rank waits, and `rankup doctor` whether the nodes reach each other"""
+
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
@@ -39,17 +43,21 @@ def explain(
     0 if the logs show none.
     """
     run = _run_of(targets or [], runs_root)
-    found, notes = explain_run(
+    found, notes, last = explain_run(
         _facts_of(run) if run else RunFacts(tuple(Path(target) for target in targets or []))
     )
+    hangs = last if run is None else None  # how a run ended is in its directory
     if as_json:
-        console.print_json({"failure": found.as_dict() if found else None, "notes": notes})
+        shown = {"failure": found.as_dict() if found else None, "notes": notes}
+        console.print_json({**shown, "last": str(hangs) if hangs else None})
     elif found is not None:
         head, *rest = explanation_lines(found)
         print(console.paint(head, "bold"))
         print("\n".join(rest))
     else:
-        print("no failure in the logs")
+        print("no failure in the logs" + (", and no end of the job" if hangs else ""))
+        if hangs:
+            print(f"  {hangs}\n{_HANGS}")
         print("".join(f"  note:  {note}\n" for note in notes), end="")
     raise typer.Exit(1 if found else 0)
 
