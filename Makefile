@@ -1,4 +1,4 @@
-# The five commands of the repository. Each is complete on a fresh machine with nothing but Python.
+# The commands of the repository. Each is complete on a fresh machine with nothing but Python.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -8,7 +8,7 @@ WORKERS ?= 6
 # With this variable, which images of containers like to set, every process of the tests compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test check bench campaign clean
+.PHONY: install demo test check bench campaign pictures clean
 
 install: $(VENV)/.installed
 
@@ -37,6 +37,9 @@ bench: install  ## ratios, side by side with the peers in one run
 
 campaign: install  ## the full counts; the result goes to benchmarks/results/
 	$(BIN)/pytest -m campaign
+
+pictures: install  ## of the README, from a real run
+	$(BIN)/python tools/pictures.py
 
 clean:
 	rm -rf $(VENV) dist build runs

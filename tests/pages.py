@@ -78,7 +78,7 @@ def run_page(
             start_new_session=True,
         )
         try:
-            bash.wait(timeout=150)
+            bash.wait(timeout=600)
         finally:
             if bash.poll() is None:
                 os.killpg(bash.pid, signal.SIGKILL)
