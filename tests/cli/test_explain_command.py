@@ -94,3 +94,11 @@ def test_a_run_that_is_done_has_no_failure(folder, capfd):
     script(folder, "print('accuracy 0.9')\n", "train.py")
     assert call(capfd, "run", "train.py")[0] == 0
     assert call(capfd, "explain", "train")[:2] == (0, "no failure in the logs\n")
+
+
+def test_an_empty_log_is_no_healthy_one(tmp_path, capfd):
+    log = tmp_path / "job.log"
+    log.touch()
+    code, out, err = call(capfd, "explain", log)
+    assert (code, out) == (2, "")
+    assert "there is nothing in the log [empty-log]" in err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rankup.cli.output import console
@@ -95,8 +96,14 @@ def _flush() -> None:
 
 
 def _main(args: list[str]) -> None:
+    if args[:1] == ["help"] and len(args) > 1:
+        args = [*args[1:], "--help"]
     if not args or args[0] in ("--help", "-h", "help"):
         print(help_text())
+        if not args:
+            from rankup.cli.next_steps import next_steps
+
+            print("\n".join(next_steps(Path.cwd())))
         raise SystemExit(0 if args else 2)
     if args[0] == "--version":
         from rankup import __version__

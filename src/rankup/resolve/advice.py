@@ -11,8 +11,10 @@ from rankup.findings.finding import Finding
 from rankup.resolve.findings import finding
 from rankup.resolve.program import architecture, environment_version, imports_rankup
 from rankup.resolve.resolved import Resolved
+from rankup.spec.validation import launch_options
 
 _OLDEST_PYTHON = (3, 10)
+_USUAL_CORES = 8  # for each GPU, where a profile does not say how many cores a node has
 _NODE_LOCAL = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 
 
@@ -95,9 +97,22 @@ def _gpu_type_alone(job: Resolved) -> Iterator[Finding]:
 
 def _few_cores(job: Resolved) -> Iterator[Finding]:
     spec, node = job.spec, job.site.node
-    if spec.gpus_per_node and spec.cpus_per_task is None and node.cpus and not spec.exclusive:
-        share = max(1, node.cpus // max(node.gpus, spec.nproc_per_node))
+    if spec.gpus_per_node and spec.cpus_per_task is None and not spec.exclusive:
+        share = max(1, node.cpus // max(node.gpus, spec.nproc_per_node)) if node.cpus else _USUAL_CORES
         yield finding("few-cores", job, share=share)
+
+
+def option_behind_script(job: Resolved) -> Iterator[Finding]:
+    """An option of rankup behind the script, which gets it. It may be the script's own: then its text has the name."""
+    first, *arguments = job.spec.command
+    options = {word.partition("=")[0] for word in arguments} & launch_options()
+    try:
+        text = (job.spec.folder / first).read_text(errors="replace").replace("_", "-") if options else ""
+    except OSError:
+        return
+    for option in sorted(options):
+        if option.lstrip("-") not in text:
+            yield finding("option-behind-script", job, option=option)
 
 
 def _no_time(job: Resolved) -> Iterator[Finding]:
@@ -117,4 +132,5 @@ ADVICE: Mapping[str, Source[Resolved]] = {
     "gpu-type-without-gpus": _gpu_type_alone,
     "few-cores": _few_cores,
     "no-time": _no_time,
+    "option-behind-script": option_behind_script,
 }

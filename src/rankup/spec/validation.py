@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from rankup.core.nearest import did_you_mean
 from rankup.findings.error import raise_errors
 from rankup.findings.finding import Finding, Severity
-from rankup.spec.flag import Flag
+from rankup.spec.flag import LAUNCH, RESOURCES, Flag
 from rankup.spec.jobspec import JobSpec
 
 
@@ -20,6 +20,17 @@ def flag(key: str, of: str = "submit") -> str:
     field = JobSpec.model_fields.get(key)
     flags = [flag for flag in (field.metadata if field else ()) if isinstance(flag, Flag) and of in flag.of]
     return next((flag.names[0] for flag in flags if flag.names), f"--{key.replace('_', '-')}")
+
+
+def launch_options() -> set[str]:
+    """The options that say on what a job runs and how its processes start: ``--nproc-per-node``."""
+    return {
+        name
+        for key, field in JobSpec.model_fields.items()
+        for of in field.metadata
+        if isinstance(of, Flag) and of.group in (RESOURCES, LAUNCH)
+        for name in (of.names or (flag(key),))
+    }
 
 
 def unknown_keys(given: Iterable[str], known: Iterable[str], *, where: str) -> Iterator[Finding]:

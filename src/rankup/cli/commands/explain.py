@@ -43,6 +43,8 @@ def explain(
     0 if the logs show none.
     """
     run = _run_of(targets or [], runs_root)
+    if run is None:
+        _refuse_empty([Path(target) for target in targets or []])
     found, notes, last = explain_run(
         _facts_of(run) if run else RunFacts(tuple(Path(target) for target in targets or []))
     )
@@ -78,6 +80,17 @@ def _run_of(targets: Sequence[str], runs_root: Path) -> SubmittedRun | None:
             context=f"runs are looked for in {runs_root}",
             hint="give the log files of a job, or a run: `rankup status --all` lists them",
         ) from error
+
+
+def _refuse_empty(paths: Sequence[Path]) -> None:
+    if all(path.is_file() and not path.stat().st_size for path in paths):
+        raise RankupError(
+            "empty-log",
+            "there is nothing in the log" if len(paths) == 1 else "there is nothing in any of the logs",
+            context=", ".join(map(str, paths)),
+            hint="the job has printed nothing yet, or writes elsewhere: `scontrol show job JOB` names its StdOut and "
+            "StdErr, `qstat -f JOB` its Output_Path and Error_Path",
+        )
 
 
 def _is_log(path: Path) -> bool:

@@ -1,0 +1,71 @@
+"""``rankup`` without a command says what to do in this folder; options behind a script are named."""
+
+from __future__ import annotations
+
+import pytest
+
+from rankup.cli import app
+
+
+def call(capfd, *args) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as end:
+        app.main([str(arg) for arg in args])
+    return (end.value.code or 0, *capfd.readouterr())
+
+
+def script(folder, name, text):
+    (folder / name).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("files", "commands"),
+    [
+        (
+            {"job.sh": "#!/bin/bash\n#SBATCH --nodes=2\nsrun python x.py\n"},
+            ["check job.sh", "rehearse job.sh"],
+        ),
+        (
+            {"train.py": "import torch\nloss.backward()\n", "notes.txt": "#SBATCH "},
+            ["run --nproc-per-node auto train.py", "verify train.py", "check train.py"],
+        ),
+        (
+            {"train.py": "import torch\nimport rankup\nfor x in run.steps(data): pass\n"},
+            ["run --nproc-per-node auto train.py", "verify train.py"],
+        ),
+        ({"util.py": "import torch\n", "data.csv": "1,2\n"}, []),
+    ],
+)
+def test_the_next_command_for_what_is_there(tmp_path, monkeypatch, capfd, files, commands):
+    monkeypatch.chdir(tmp_path)
+    for name, text in files.items():
+        script(tmp_path, name, text)
+    code, out, _ = call(capfd)
+    _, _, here = out.partition("\nHere:\n")
+    assert code == 2
+    assert [line.split("  ")[1] for line in here.splitlines()] == [f"rankup {each}" for each in commands]
+
+
+def test_a_failed_run_comes_first(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / "runs" / "train" / "20260101-000000-abcd"
+    (run / "snapshots" / "step-5").mkdir(parents=True)
+    (run / "job.toml").touch()
+    (run / "outcome").write_text("failed\n")
+    lines = call(capfd)[1].partition("\nHere:\n")[2].splitlines()
+    assert lines[0].split("  ")[1] == "rankup explain runs/train/20260101-000000-abcd"
+    assert lines[1].split("  ")[1] == "rankup run --resume runs/train/20260101-000000-abcd"
+
+
+def test_help_of_a_command(capfd):
+    assert call(capfd, "help", "explain")[:2] == call(capfd, "explain", "--help")[:2]
+
+
+def test_an_option_of_rankup_behind_the_script_is_named(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    script(tmp_path, "train.py", "print('done')\n")
+    said = call(capfd, "run", "train.py", "--nproc-per-node", "2")[2]
+    assert "--nproc-per-node stands behind train.py, and so is the script's, which does not know it" in said
+    script(tmp_path, "own.py", "'--nproc_per_node is an option of this script'\n")
+    assert "stands behind" not in call(capfd, "run", "own.py", "--nproc-per-node", "2")[2]
+    options = ("--site", "slurm", "--time", "1h", "--ignore", "node-local-path")
+    assert "[option-behind-script]" in call(capfd, "render", *options, "train.py", "--nodes", "2")[2]
