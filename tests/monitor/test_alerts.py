@@ -108,8 +108,10 @@ def filling_disk(moment: Moment) -> None:
         moment.disk_free -= (moment.second - PLANTED) * 0.3 * GIB
 
 
-@pytest.mark.parametrize("every", [1, 10])
-@pytest.mark.parametrize("gpus", [True, False])
+@pytest.mark.parametrize(
+    ("gpus", "every"),
+    [(True, 10), (False, 10), *(pytest.param(gpus, 1, marks=pytest.mark.campaign) for gpus in (True, False))],
+)
 def test_a_healthy_hour_has_no_alert(every: int, gpus: bool):
     assert alerts_of(every=every, gpus=gpus) == {}
 

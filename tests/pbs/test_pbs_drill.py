@@ -39,6 +39,7 @@ def drill(lab: PbsLab, folder: Path, *words: str) -> dict[str, Any]:
     return {**answer, "rows": {row["failure"]: row for row in answer["failures"]}, "code": done.code}
 
 
+@pytest.mark.campaign
 def test_a_chain_of_jobs_goes_on_and_cannot_be_cancelled(pbs: PbsLab):
     folder = project(pbs, "eap", "eap.sh", "train.py")
     rows = drill(pbs, folder, "--failures", "preempted,cancelled,rank-killed", "eap.sh")["rows"]

@@ -27,7 +27,7 @@ def samplers(pbs: PbsLab, run: str) -> list[str]:
     return [line for line in lines if run in line and ("rankup.monitor" in line or "sampler.sh" in line)]
 
 
-@pytest.mark.parametrize("how", ["qdel", "SIGKILL"])
+@pytest.mark.parametrize("how", ["qdel", pytest.param("SIGKILL", marks=pytest.mark.campaign)])
 def test_each_node_of_a_job_is_sampled_and_no_sampler_is_left(pbs: PbsLab, how: str):
     pbs.write("waits.py", WAITS)
     answer = submit(

@@ -21,7 +21,7 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize("how", ["crash", "cut_power"])
+@pytest.mark.parametrize("how", [pytest.param("crash", marks=pytest.mark.campaign), "cut_power"])
 def test_a_lost_node_that_is_not_the_first_has_the_job_continued(own_pbs: PbsLab, how: str):
     own_pbs.write("group.py", GROUP)
     answer = submit(own_pbs, "--name", "lost", "--nodes", "2", "group.py", time=("--time", "30m"))

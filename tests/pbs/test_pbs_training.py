@@ -30,7 +30,7 @@ print(f"rank {run.world.rank} of {run.world.world_size} began at {begin} and has
 """
 
 
-@pytest.mark.parametrize(("nodes", "nproc"), [(2, 2), (3, 1)])
+@pytest.mark.parametrize(("nodes", "nproc"), [(2, 2), pytest.param(3, 1, marks=pytest.mark.campaign)])
 def test_a_job_of_which_a_rank_was_killed_goes_on_to_the_same_bits(pbs: PbsLab, nodes: int, nproc: int):
     pbs.write("killed.py", KILLED)
     world = nodes * nproc

@@ -98,7 +98,7 @@ def test_the_whole_allocation_is_used(tmp_path, allocation):
     assert json.loads((run.run_dir / "node-1.json").read_text())["nproc_per_node"] == 1
 
 
-@pytest.mark.parametrize("allocation", [slurm, pbs])
+@pytest.mark.parametrize("allocation", [slurm, pytest.param(pbs, marks=pytest.mark.campaign)])
 def test_a_failure_on_any_node_fails_the_run_with_its_reason(tmp_path, allocation):
     name = script(
         tmp_path,
@@ -158,7 +158,7 @@ def test_an_agent_is_rankup_run_by_hand(tmp_path, monkeypatch):
     )
 
 
-@pytest.mark.parametrize("allocation", [slurm, pbs])
+@pytest.mark.parametrize("allocation", [pytest.param(slurm, marks=pytest.mark.campaign), pbs])
 def test_a_users_variables_reach_the_ranks_as_they_are(tmp_path, allocation):
     keys = "('RUN', 'HOSTS', 'TMPDIR', 'i')"
     name = script(tmp_path, f"import os; print(*(os.environ.get(k) for k in {keys}))")
@@ -169,7 +169,7 @@ def test_a_users_variables_reach_the_ranks_as_they_are(tmp_path, allocation):
     assert not list(run.run_dir.glob("agent-*.sh"))  # they hold the environment
 
 
-@pytest.mark.parametrize("allocation", [slurm, pbs])
+@pytest.mark.parametrize("allocation", [pytest.param(slurm, marks=pytest.mark.campaign), pbs])
 def test_agents_end_when_rankup_run_is_killed(tmp_path, allocation):
     name = script(
         tmp_path,

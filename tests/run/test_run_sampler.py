@@ -44,7 +44,7 @@ def sampler_of(folder: Path) -> list[psutil.Process]:
 
 
 @pytest.mark.usefixtures("warm_python")
-@pytest.mark.parametrize("ranks", ["1", "2"])
+@pytest.mark.parametrize("ranks", [pytest.param("1", marks=pytest.mark.campaign), "2"])
 def test_a_run_is_sampled_while_it_lasts(tmp_path, ranks):
     run = Started(tmp_path, "--nproc-per-node", ranks, script(tmp_path, UNTIL_SAMPLED)).end()
     assert run.code == 0, run.err
@@ -88,6 +88,7 @@ def test_no_sampler_is_left_after_a_kill(tmp_path, whom):
     assert left == []
 
 
+@pytest.mark.usefixtures("warm_python")
 @pytest.mark.parametrize("how", ["flag", "job.toml"])
 def test_a_run_need_not_be_sampled(tmp_path, how):
     name = script(tmp_path, "import time; time.sleep(1.5)")

@@ -470,11 +470,11 @@ def test_a_job_that_leaves_one_behind_that_could_not_be_told_ends_with_75(tmp_pa
 
 
 @pytest.mark.parametrize(
-    "values", [{}, {"time": 3600, "stop_before": 28}], ids=["none-given", "another-given"]
+    "values", [{}, {"time": 3600, "stop_before": 10}], ids=["none-given", "another-given"]
 )
 def test_the_time_limit_is_the_one_that_pbs_says(tmp_path: Path, values: dict[str, Any]):
     job = Job(tmp_path, command=bash(WAITS), **values)
-    assert job.execute({"WALLTIME": "00:00:30", "PBS_JOBID": "9.head"}) == 75, job.log
+    assert job.execute({"WALLTIME": "00:00:12", "PBS_JOBID": "9.head"}) == 75, job.log
     # Without a word on how early to ask, half of a short limit is left for work.
     assert job["STOP"].startswith("time-limit ") and job["jobs"] == "8.head"
 
@@ -505,7 +505,8 @@ echo $$ >deaf; trap '' TERM; cd "$OLDPWD"; while :; do sleep 0.2; done"""
 
 
 @pytest.mark.parametrize(
-    ("site", "ends"), [("pbs", (0, "requeue")), ("local", (0, "done"))]
+    ("site", "ends"),
+    [("pbs", (0, "requeue")), pytest.param("local", (0, "done"), marks=pytest.mark.campaign)],
 )  # its dependents wait for the successor
 def test_a_script_that_cannot_be_asked_is_ended_in_time_and_requeued_with_a_word_of_warning(
     tmp_path: Path, site: str, ends: tuple[int, str]
@@ -546,8 +547,8 @@ def test_a_first_attempt_that_saves_nothing_is_followed_by_another_and_says_so(t
 
 
 def test_what_cannot_be_asked_and_may_not_be_requeued_works_on(tmp_path: Path):
-    text = "for i in {1..70}; do sleep 0.2; done; echo 'worked on'"
-    job = Job(tmp_path, command=bash(text), launcher="single", time=12, stop_before=10, max_requeues=0)
+    text = "for i in {1..35}; do sleep 0.2; done; echo 'worked on'"
+    job = Job(tmp_path, command=bash(text), launcher="single", time=5, stop_before=4, max_requeues=0)
     assert job.execute() == 0, job.log
     assert "worked on" in job.log and job["outcome"] == "done"
 
@@ -616,7 +617,14 @@ SLOW = """save() { sleep 4; echo requeue >"$RANKUP_RUN_DIR/outcome"; echo "saved
 trap save TERM; echo begun; while :; do sleep 0.1; done"""
 
 
-@pytest.mark.parametrize("fanout", ["pbsdsh", "pbs_tmrsh", "ssh", "one-node"])
+@pytest.mark.parametrize(
+    "fanout",
+    [
+        "pbsdsh",
+        "one-node",
+        *(pytest.param(name, marks=pytest.mark.campaign) for name in ("pbs_tmrsh", "ssh")),
+    ],
+)
 def test_when_pbs_ends_the_whole_job_the_ranks_are_waited_for(tmp_path: Path, fanout: str):
     nodes: dict[str, Any] = {"nodes": 2, "nproc_per_node": 1, "fanout": fanout}
     job = Job(tmp_path, command=bash(SLOW), **({"nproc_per_node": 2} if fanout == "one-node" else nodes))
@@ -632,7 +640,7 @@ def test_when_pbs_ends_the_whole_job_the_ranks_are_waited_for(tmp_path: Path, fa
 
 
 @pytest.mark.own_python
-@pytest.mark.parametrize("how", ["told", "killed"])
+@pytest.mark.parametrize("how", [pytest.param("told", marks=pytest.mark.campaign), "killed"])
 def test_an_agent_leaves_nothing_of_torchrun_on_its_node(tmp_path: Path, how: str, warm: Path):
     text = """[ -e go ] || { cp "$RUN"/agent-*.sh .; exit 0; }
     trap '' TERM; touch "here-$RANK"; while :; do sleep 0.2; done"""

@@ -121,17 +121,18 @@ def freeze_two(net: Net) -> None:
 
 CASES: dict[str, Case] = {
     "plain": Case(),
-    "after one step": Case(at=1),
     "accumulation": Case(accumulate=3),
     "zeroed in place": Case(zeroed=True),
-    "frozen": Case(freeze=freeze_two),
     "frozen between its turns": Case(nets=2, asleep=True),
+    "unused": Case(net={"unused": True}, find_unused_parameters=True),
+    "static graph after one step": Case(options={"static_graph": True}, at=1),
+    # From here on the campaign's.
+    "after one step": Case(at=1),
+    "frozen": Case(freeze=freeze_two),
     "unfrozen later, frozen between its turns": Case(freeze=freeze_two, asleep=True),
     "shared": Case(net={"shared": True}),
     "two models": Case(nets=2),
-    "unused": Case(net={"unused": True}, find_unused_parameters=True),
     "static graph": Case(options={"static_graph": True}),
-    "static graph after one step": Case(options={"static_graph": True}, at=1),
     "static graph, unused": Case(options={"static_graph": True}, net={"unused": True, "shared": True}),
     "fsdp": Case(strategy="fsdp", net={"blocks": 3}),  # each layer has collectives of its own
     "hsdp": Case(strategy="fsdp", options={"shard_size": 2}, net={"blocks": 3}),
@@ -157,7 +158,11 @@ def without_layout() -> bool:
 
 @pytest.mark.parametrize(
     ("world_size", "names"),
-    [(3, [name for name in CASES if name != "hsdp"]), (4, ["hsdp"])],
+    [
+        (3, [*CASES][:6]),
+        pytest.param(3, [*CASES][6:-1], marks=pytest.mark.campaign),
+        pytest.param(4, ["hsdp"], marks=pytest.mark.campaign),
+    ],
 )
 def test_a_resumed_process_sums_gradients_as_the_one_before(world_size: int, names: list[str]) -> None:
     found = run_ranks(resumed, world_size, names)

@@ -51,7 +51,7 @@ def wanted() -> dict[str, dict[str, torch.Tensor]]:
         ("fsdp", 3),
         pytest.param("fsdp", 4, marks=pytest.mark.campaign),  # as on three, where shards are uneven as well
         pytest.param("any-world", 2, marks=pytest.mark.campaign),
-        ("any-world", 3),
+        pytest.param("any-world", 3, marks=pytest.mark.campaign),
     ],
 )
 def test_parts_of_a_model_are_trained_as_by_the_plain_loop(wanted, strategy, ranks):

@@ -115,8 +115,18 @@ def uninterrupted(world_size: int) -> list[dict[str, Any]]:
 PHASES = ["download 0", "step 0", "step 2", "step 5", "evaluation 0", "evaluation 12", "behind 1"]
 
 
-@BOTH
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize(
+    ("world_size", "phase"),
+    [
+        *((2, phase) for phase in ("download 0", "step 2", "evaluation 12", "behind 1")),
+        *(
+            pytest.param(size, phase, marks=pytest.mark.campaign)
+            for size in (1, 2)
+            for phase in PHASES
+            if size == 1 or phase in ("step 0", "step 5", "evaluation 0")
+        ),
+    ],
+)
 def test_a_request_in_any_phase_saves_ends_well_and_goes_on_exactly(
     tmp_path: Path, phase: str, world_size: int
 ):

@@ -82,7 +82,7 @@ REFUSED_IN_WORKERS = {
 
 @pytest.mark.parametrize(
     ("world_size", "workers"),
-    [(1, 0), (1, 2), pytest.param(2, 0, marks=pytest.mark.campaign), (3, 0), (3, 2)],
+    [(1, 0), *(pytest.param(*each, marks=pytest.mark.campaign) for each in ((1, 2), (2, 0), (3, 0))), (3, 2)],
 )
 def test_each_sample_once_in_training_and_evaluation(world_size, workers):
     ranks = run_ranks(passes, world_size, ONCE, workers, 1, EVALUATED)
@@ -197,8 +197,8 @@ RESUMED = {
 @pytest.mark.parametrize(
     ("world_size", "workers", "keep"),
     [
-        *[(1, 0, 1), (1, 2, 2), (2, 0, 3)],
-        *[pytest.param(*each, marks=pytest.mark.campaign) for each in ((2, 2, 1), (4, 1, 1))],
+        *[(1, 2, 2), (2, 0, 3)],
+        *[pytest.param(*each, marks=pytest.mark.campaign) for each in ((1, 0, 1), (2, 2, 1), (4, 1, 1))],
     ],
 )
 def test_a_resume_at_any_step_gives_the_samples_that_are_left(world_size, workers, keep):
@@ -320,8 +320,20 @@ def trained(folder: str, make, workers: int, stop: int) -> list[list[int]]:
     return seen
 
 
-@pytest.mark.parametrize(("world_size", "workers"), [(1, 2), (2, 0), (2, 2)])
-@pytest.mark.parametrize("make", [streams.GlobalShuffle, streams.Shards])
+@pytest.mark.parametrize(
+    ("make", "world_size", "workers"),
+    [
+        (streams.GlobalShuffle, 2, 2),
+        (streams.Shards, 2, 0),
+        *(
+            pytest.param(*each, marks=pytest.mark.campaign)
+            for each in (
+                (streams.GlobalShuffle, 1, 2), (streams.GlobalShuffle, 2, 0),
+                (streams.Shards, 1, 2), (streams.Shards, 2, 2),
+            )
+        ),
+    ],
+)  # fmt: skip
 def test_a_training_that_is_killed_goes_on_with_the_samples_that_are_left(
     tmp_path, make, world_size, workers
 ):

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 from pathlib import Path
 from typing import Any
 
+import module_of_script
 import pytest
 import torch
-from programs_that_lose import PROGRAMS
+from programs_that_lose import PROGRAMS, OnClass
 from torch import nn
 
 import rankup
 from ranks import run_ranks
 from rankup.errors import RankupError
+from rankup.runtime.checkpointing import stages
 
 X = torch.linspace(-1, 1, 10, dtype=torch.float64)[:, None]
-ACCEPT = {"RANKUP_LOST": "accept"}
 CURABLE = [name for name, (make, _) in PROGRAMS.items() if make()[1] is not None]
 
 
@@ -53,32 +55,41 @@ def outcome(program: str, folder: Path, killed: int | None, cured: bool) -> dict
         return {"code": error.code, "error": f"{error} {error.hint}", "said": said.getvalue()}
 
 
-def attempt(
-    program: str, folder: Path, killed: int | None = None, *, cured: bool = False, **env: str
-) -> dict[str, Any]:
-    (result,) = run_ranks(outcome, 1, program, folder, killed, cured, env=env)
-    assert isinstance(result, dict)
-    return result
+def attempts(program: str, folder: Path) -> dict[str, dict[str, Any]]:
+    """All attempts with ``program``, each of which begins as in a process of its own."""
+
+    def attempt(
+        name: str, killed: int | None = None, *, cured: bool = False, lost: str = ""
+    ) -> dict[str, Any]:
+        stages._unnamed.clear()
+        OnClass.count = module_of_script.count = module_of_script.TABLE["count"] = 0
+        os.environ["RANKUP_LOST"] = lost
+        return outcome(program, folder / name, killed, cured)
+
+    found = {
+        "whole": attempt("whole"),
+        "killed": attempt("killed", 5),
+        "stopped": attempt("killed"),
+        "accepted": attempt("killed", lost="accept"),
+    }
+    if program in CURABLE:
+        found["killed, cured"] = attempt("cured", 5, cured=True)
+        found["cured"] = attempt("cured", cured=True)
+    return found
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_resume_that_would_lose_what_was_not_declared_stops(tmp_path: Path, program: str):
-    whole = attempt(program, tmp_path / "whole")
+def test_a_resume_that_would_lose_what_was_not_declared_stops_and_one_registration_cures_it(
+    tmp_path: Path, program: str
+):
+    (found,) = run_ranks(attempts, 1, program, tmp_path)
+    whole, stopped, accepted = found["whole"], found["stopped"], found["accepted"]
     assert "these values change in training and are in no snapshot" in whole["said"], whole
-    killed = attempt(program, tmp_path / "killed", 5)
-    assert killed["said"].count("warning: these values") == 1
-    stopped = attempt(program, tmp_path / "killed")
+    assert found["killed"]["said"].count("warning: these values") == 1
     assert stopped.get("code") == "state-lost", stopped
     assert "held" in stopped["error"] or "OnClass" in stopped["error"]
-    accepted = attempt(program, tmp_path / "killed", **ACCEPT)
     assert "lost in this resume, as accepted" in accepted["said"]
     assert accepted["end"] != whole["end"]
-
-
-@pytest.mark.parametrize("program", CURABLE)
-def test_one_registration_cures_it(tmp_path: Path, program: str):
-    whole = attempt(program, tmp_path / "whole", cured=True)
-    assert "in no snapshot" not in whole["said"]
-    assert whole["end"] == attempt(program, tmp_path / "uncured", **ACCEPT)["end"]
-    attempt(program, tmp_path / "killed", 5, cured=True)
-    assert attempt(program, tmp_path / "killed", cured=True).get("end") == whole["end"]
+    if program in CURABLE:
+        assert "in no snapshot" not in found["killed, cured"]["said"]
+        assert found["cured"].get("end") == whole["end"]
