@@ -167,6 +167,19 @@ def test_interactive_becomes_the_schedulers_client(slurm, capfd, tmp_path, monke
     assert not (tmp_path / "work" / "runs").exists()
 
 
+def test_a_dry_run_of_an_interactive_job_shows_the_command(slurm, capfd):
+    code, out, _ = run(capfd, *SUBMIT, "--interactive", "--dry-run", "--nodes", "2")
+    assert code == 0 and out.startswith("salloc ") and "--nodes=2" in out
+    assert not slurm.calls("salloc")
+
+
+def test_a_job_that_waits_for_one_that_nobody_knows_is_refused(slurm, capfd):
+    code, _, err = run(capfd, *SUBMIT, "--after", "4711", "train.py")
+    assert code == 1 and "the scheduler does not know the job 4711 [unknown-job]" in err
+    assert not slurm.calls("sbatch")
+    assert run(capfd, *SUBMIT, "--after", "4711", "--ignore", "unknown-job", "train.py")[0] == 0
+
+
 def test_interactive_without_the_scheduler_is_one_error(slurm, capfd, monkeypatch):
     monkeypatch.setenv("PATH", str(slurm.folder))  # where there is no salloc
     code, _, err = run(capfd, *SUBMIT, "--interactive", "--python", sys.executable, "train.py")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rankup.batch.status import RunStatus, status_of
 from rankup.batch.store import SubmittedRun
 from rankup.core import shell
 from rankup.errors import RankupError
+from rankup.findings.finding import Finding, Severity
+from rankup.resolve.resolved import Resolved
 from rankup.run.markers import read_markers
 from rankup.schedulers.base import JobStatus, Scheduler, scheduler_named
 
@@ -17,6 +19,7 @@ from rankup.schedulers.base import JobStatus, Scheduler, scheduler_named
 PATIENCE_S = 60.0
 FOLLOW_PATIENCE_S = 10.0
 STATUS_PATIENCE_S = 3.0
+UNKNOWN_JOB = "unknown-job"
 
 
 def query_status(jobs: Sequence[SubmittedRun], patience: float = FOLLOW_PATIENCE_S) -> list[RunStatus]:
@@ -69,3 +72,29 @@ def query_scheduler(
         if all(ident in known for ident in ids):
             break
     return known
+
+
+def unknown_jobs(job: Resolved, *, ignore: Collection[str] = ()) -> list[Finding]:
+    """Jobs that ``job`` is to wait for and that the scheduler does not know; nothing if it does not answer soon."""
+    conditions = {"--after": job.spec.after, "--after-any": job.spec.after_any}
+    asked = [ident for ids in conditions.values() for ident in ids]
+    if not asked or UNKNOWN_JOB in ignore:
+        return []
+    try:
+        known = query_scheduler(scheduler_named(job.site.scheduler), asked, FOLLOW_PATIENCE_S)
+    except RankupError:
+        return []  # the submit says it
+    return [
+        Finding(
+            UNKNOWN_JOB,
+            Severity.ERROR,
+            f"the scheduler does not know the job {ident}",
+            place=option,
+            why="the job would start at once, or never",
+            fix="`rankup status` lists the ids; a job that ended long ago is forgotten: leave it out, or --ignore "
+            f"{UNKNOWN_JOB}",
+        )
+        for option, ids in conditions.items()
+        for ident in ids
+        if ident not in known
+    ]

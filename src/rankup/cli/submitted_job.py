@@ -10,6 +10,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from rankup.batch.queue import UNKNOWN_JOB
 from rankup.cli.job_options import flags_from
 from rankup.core.columns import aligned
 from rankup.core.registry import target_of
@@ -38,7 +39,7 @@ def ignored_codes(codes: list[str] | None) -> tuple[str, ...]:
 
             check_codes([code], where="--ignore")
         else:
-            target_of("finding", code, dict.fromkeys([*ADVICE, CODE], ""))
+            target_of("finding", code, dict.fromkeys([*ADVICE, CODE, UNKNOWN_JOB], ""))
     return tuple(codes or ())
 
 
@@ -69,15 +70,19 @@ def found_in_program(job: Resolved, ignore: Collection[str] = ()) -> list[Findin
     return check_program(path, start, selection, job.site)
 
 
+def interactive_command(job: Resolved) -> list[str]:
+    """The command of the scheduler's client that opens a shell on the job's resources."""
+    return scheduler_named(job.site.scheduler).interactive_command(job.spec, job.site)
+
+
 def become_a_shell(job: Resolved) -> NoReturn:
     """Replace this process by the scheduler's client, which opens a shell on the job's resources.
 
     There is no run directory and no script.
     """
-    scheduler = scheduler_named(job.site.scheduler)
-    command = scheduler.interactive_command(job.spec, job.site)
+    command = interactive_command(job)
     try:
-        os.execvpe(command[0], command, scheduler.clean(os.environ))
+        os.execvpe(command[0], command, scheduler_named(job.site.scheduler).clean(os.environ))
     except OSError as error:
         raise RankupError(
             "scheduler-missing",

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rankup.batch.queue import unknown_jobs
 from rankup.batch.store import SubmittedRun
 from rankup.batch.submit import over_queue_limits, plan, submit
 from rankup.cli.job_options import SCRIPT_LAST, job_options
@@ -19,6 +20,7 @@ from rankup.cli.submitted_job import (
     explain,
     found_in_program,
     ignored_codes,
+    interactive_command,
     job_from,
 )
 from rankup.core import shell
@@ -55,7 +57,7 @@ def submit_command(
     if asked["explain_config"]:
         print(explain(job))
         return
-    asked_queue = over_queue_limits(job, env=os.environ, ignore=codes)
+    asked_queue = [*over_queue_limits(job, env=os.environ, ignore=codes), *unknown_jobs(job, ignore=codes)]
     findings = in_order([*advise(job, ignore=codes), *asked_queue, *found_in_program(job, codes)])
     if not force and fails(findings):
         raise FindingsError(
@@ -64,8 +66,12 @@ def submit_command(
     answer: dict[str, Any] = {"findings": [finding.as_dict() for finding in findings]}
     if not as_json:
         console.draw_findings(findings)
-    if interactive:
+    if interactive and not dry_run:
         become_a_shell(job)
+    if interactive:
+        command = shell.quote(interactive_command(job))
+        console.print_json({**answer, "commands": [command]}) if as_json else print(command)
+        return
     if dry_run:
         _show_plan(job, answer, as_json)
         return
