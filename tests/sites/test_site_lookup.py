@@ -51,7 +51,7 @@ FACTS = {
     "olivia": (
         {"gpus_per_node": 4, "account": "a"},
         {"queue": "accel", "mem": 440 * 1024, "cpus_per_task": 72,
-         "container": "/cluster/work/support/container/pytorch_nvidia_25.05_arm64.sif"},
+         "container": "/cluster/work/support/container/pytorch_nvidia_25.06_arm64.sif"},
         {"scheduler": "slurm", "required": ("account",)},
     ),
     "sockeye": (

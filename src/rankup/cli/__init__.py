@@ -4,6 +4,7 @@
 |---|---|
 | ``app`` | the table of commands, the dispatcher, exit codes |
 | ``commands`` | one file per command |
+| ``next_steps`` | what ``rankup`` without a command suggests for this folder |
 | ``output`` | what is printed: errors, pages of help (with ``examples.toml``), tables, lines of ranks, progress |
 | ``usage_errors`` | click's errors in our form |
 | ``completion`` | completion scripts for shells |

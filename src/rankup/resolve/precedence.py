@@ -23,7 +23,7 @@ from rankup.resolve.program import PROGRAM
 from rankup.resolve.resolved import FLAG, Resolved
 from rankup.resolve.site_limits import SITE_LIMITS
 from rankup.sites.lookup import choose_site
-from rankup.sites.site import Site
+from rankup.sites.site import Condition, Site
 from rankup.spec.jobspec import RUN_ONLY
 
 # Stands in for a site that is not known, so that the values that were given can be checked.
@@ -110,12 +110,12 @@ def _over_site(site: Site, asked: Layer) -> Layer:
     """What was ``asked`` for over the site's defaults over ours."""
     values = OUR_DEFAULTS | layer(site.defaults, f"site {site.name}")
     shape = values | asked
-    conditions = (
-        "gpu" if _count(shape["gpus_per_node"][0]) else "cpu",
-        "many_nodes" if _count(shape["nodes"][0]) > 1 else "one_node",
-    )
+    gpus, many = _count(shape["gpus_per_node"][0]), _count(shape["nodes"][0]) > 1
+    conditions: list[Condition] = ["gpu" if gpus else "cpu", "many_nodes" if many else "one_node"]
+    if gpus and many:
+        conditions.append("many_gpu_nodes")
     for condition in conditions:
-        values |= layer(site.when.get(condition, {}), f"site {site.name}, when.{condition}")  # type: ignore[call-overload]
+        values |= layer(site.when.get(condition, {}), f"site {site.name}, when.{condition}")
     return values | asked
 
 

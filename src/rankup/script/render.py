@@ -128,7 +128,7 @@ def _functions(spec: JobSpec, site: Site, run_dir: Path | None) -> list[list[str
         part("header.sh"),
         part("progress.sh"),
         [*part("time_limit.sh"), *agents.part("marked.sh")],
-        _rank_script(spec),
+        _rank_script(spec, site),
         _sampler_script(spec),
         part("pbs_rsh.sh") if uses_pbs_rsh(spec, site) else [],
         part("watch.sh"),
@@ -268,16 +268,21 @@ def _places(spec: JobSpec) -> list[str]:
     return list(map(path_code, paths))
 
 
-def _rank_script(spec: JobSpec) -> list[str]:
+def _rank_script(spec: JobSpec, site: Site) -> list[str]:
     """What runs between the launcher and each rank; a single process does without."""
     if spec.launcher == "single":
         return []
+    shebang, *lines = part("rank.sh")
+    libraries = ":".join(site.containers.libraries) if spec.container and spec.nodes > 1 else ""
+    if libraries:  # a container replaces the LD_LIBRARY_PATH of the host
+        folders = shell.quote([libraries])
+        lines.insert(0, f'export LD_LIBRARY_PATH={folders}"${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"')
     return [
         "# ---- One rank ".ljust(118, "-"),
         "# Only the parent of a rank knows when and how it has ended.",
         "write_rank_script() {",
         """  cat >"$RUN/rank.sh" <<'END_OF_SCRIPT'""",
-        *part("rank.sh"),
+        *(shebang, *lines),
         "END_OF_SCRIPT",
         "}",
     ]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from rankup.core.units import parse_duration, parse_size
 
 # The tables of conditional defaults: a job's own tables win over [defaults], later ones over earlier ones.
-WHEN = ("cpu", "gpu", "one_node", "many_nodes")
+Condition = Literal["cpu", "gpu", "one_node", "many_nodes", "many_gpu_nodes"]
+WHEN: tuple[Condition, ...] = get_args(Condition)
 
 
 class Node(BaseModel):
@@ -74,16 +75,17 @@ class Container(BaseModel):
     command: str = "apptainer"  # or singularity
     gpu_flag: str = "--nv"  # --rocm for AMD
     torchrun: str = "torchrun"  # its path inside the image
+    # Where a job on several nodes has bound the host's network libraries: searched before the image's own.
+    libraries: tuple[str, ...] = ()
 
 
 class Site(BaseModel):
     """A cluster: its scheduler, its nodes, and defaults for every job.
 
     ``defaults`` are keys of ``JobSpec``; below ``when``, those of jobs without GPUs (``cpu``), with GPUs (``gpu``), on
-    one node and on many. ``queue_nodes`` are the nodes of each queue, and ``queue_time`` the longest time of a
-    job in it, where known.
-    ``launchers`` are the allowed ones, ``required`` the keys that a user has to give
-    (``account``). ``python`` is the version of the Python that the site's modules bring. ``env`` is exported in every
+    one node, on many, and on many with GPUs. ``queue_nodes`` are the nodes of each queue, and ``queue_time`` the
+    longest time of a job in it, where known. ``launchers`` are the allowed ones, ``required`` the keys that a user has
+    to give (``account``). ``python`` is the version of the Python that the site's modules bring. ``env`` is exported in every
     job; ``paths`` are put before a variable's value (LD_LIBRARY_PATH), and the job's shell expands ``$HOME`` and its
     like in them. ``output`` and ``error`` are the site's names for log files, for scripts that are submitted by hand;
     ``{name}`` is the job's, and no folder may be needed that is not there. ``fill_node`` asks to use all GPUs of a node
@@ -117,7 +119,7 @@ class Site(BaseModel):
     defaults: dict[str, Any] = Field(default_factory=dict)
     queue_nodes: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     queue_time: dict[str, str] = Field(default_factory=dict)
-    when: dict[Literal["cpu", "gpu", "one_node", "many_nodes"], dict[str, Any]] = Field(default_factory=dict)
+    when: dict[Condition, dict[str, Any]] = Field(default_factory=dict)
 
     @property
     def family(self) -> str:

@@ -33,7 +33,7 @@ main() {
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores > 1 ? cores / 1 : 1))} # torchrun would say 1
 
   # The ranks: 1 × 1 by torchrun
-  print_header "of the image" /cluster/work/support/container/pytorch_nvidia_25.05_arm64.sif
+  print_header "of the image" /cluster/work/support/container/pytorch_nvidia_25.06_arm64.sif
   mark_processes
   write_rank_script
   write_sampler_script
@@ -43,7 +43,7 @@ main() {
   # srun, SLURM_NODEID is 0 for everyone.
   srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1 --mpi=none \
     bash -c '
-      exec apptainer exec --bind "$RUN" --bind /work/user/project /cluster/work/support/container/pytorch_nvidia_25.05_arm64.sif /usr/local/bin/torchrun \
+      exec apptainer exec --bind "$RUN" --bind /work/user/project /cluster/work/support/container/pytorch_nvidia_25.06_arm64.sif /usr/local/bin/torchrun \
         --nnodes=1 --nproc_per_node=1 --max_restarts=0 \
         --standalone --local_addr=127.0.0.1 \
         --tee=3 --log_dir="$RUN/logs/torchrun" \

@@ -32,13 +32,19 @@ main() {
 
   # The environment
   cd /work/user/project || finish failed 1
+  # shellcheck disable=SC1090
+  for init in $(module_inits); do type module >/dev/null 2>&1 || . "$init"; done
+  module load NRIS/GPU NCCL/2.26.6-GCCcore-14.2.0-CUDA-12.8.0 || finish failed 1
   export PYTHONUNBUFFERED=1
   export OMP_NUM_THREADS=72
   export RANKUP_LOST=stop
+  export FI_PROVIDER=cxi
+  export FI_CXI_RX_MATCH_MODE=hybrid
+  export NCCL_PROTO='^LL128'
 
   # The ranks: 2 × 4 by torchrun
   choose_rendezvous # MASTER_ADDR, MASTER_PORT
-  print_header "of the image" /cluster/work/support/container/pytorch_nvidia_25.05_arm64.sif
+  print_header "of the image" /cluster/work/support/container/pytorch_nvidia_25.06_arm64.sif
   mark_processes
   write_rank_script
   write_sampler_script
@@ -49,7 +55,7 @@ main() {
   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=288 --cpu-bind=none --kill-on-bad-exit=1 --mpi=none \
     bash -c '
       NODE_RANK=$SLURM_NODEID
-      exec apptainer exec --nv --bind "$RUN" --bind /work/user/project /cluster/work/support/container/pytorch_nvidia_25.05_arm64.sif /usr/local/bin/torchrun \
+      exec apptainer exec --nv --bind "$RUN" --bind /work/user/project --bind "$EBROOTLIBFABRIC"/lib:/opt/libfabric/lib --bind "$EBROOTNCCL":/opt/nccl --bind "$EBROOTAWSMINOFIMINNCCL"/lib:/opt/aws-ofi-nccl/lib --bind /usr/lib64:/usr/lib64 /cluster/work/support/container/pytorch_nvidia_25.06_arm64.sif /usr/local/bin/torchrun \
         --nnodes=2 --nproc_per_node=4 --max_restarts=0 \
         --node_rank="$NODE_RANK" --rdzv_backend=static --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" \
         --tee=3 --log_dir="$RUN/logs/torchrun" \
@@ -144,6 +150,14 @@ tidy() { # WORD
     [ ! -d "$folder" ] || grep -Eqs '^(done|failed|cancelled)$' "$folder/outcome" || return
   done
   rm -f "$BASE/secrets.env"
+}
+
+# Files that define `module`, which batch shells do not always know.
+module_inits() {
+  local init
+  for init in "${MODULESHOME:-/nowhere}/init/bash" "${LMOD_PKG:-/nowhere}/init/bash" /etc/profile.d/{lmod,modules,z00_lmod}.sh; do
+    [ ! -r "$init" ] || printf '%s\n' "$init"
+  done
 }
 
 # ---- Where the ranks meet ------------------------------------------------------------------------------------------
@@ -305,6 +319,7 @@ marked() {
 write_rank_script() {
   cat >"$RUN/rank.sh" <<'END_OF_SCRIPT'
 #!/bin/sh
+export LD_LIBRARY_PATH=/opt/libfabric/lib:/opt/nccl/lib:/opt/aws-ofi-nccl/lib:/usr/lib64"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 # Runs one rank, and notes how it failed: when (epoch seconds), rank, host, exit code, torchrun's restarts so far. A
 # command that begins with an option is for the Python of the torchrun that started this.
 trap : TERM INT HUP USR1 USR2 # the rank gets them too; this shell waits for its end
