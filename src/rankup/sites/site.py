@@ -84,12 +84,12 @@ class Site(BaseModel):
 
     ``defaults`` are keys of ``JobSpec``; below ``when``, those of jobs without GPUs (``cpu``), with GPUs (``gpu``), on
     one node, on many, and on many with GPUs. ``queue_nodes`` are the nodes of each queue, and ``queue_time`` the
-    longest time of a job in it, where known. ``launchers`` are the allowed ones, ``required`` the keys that a user has
-    to give (``account``). ``python`` is the version of the Python that the site's modules bring. ``env`` is exported in
-    every job; ``paths`` are put before a variable's value (LD_LIBRARY_PATH), and the job's shell expands ``$HOME`` and its
-    like in them. ``output`` and ``error`` are the site's names for log files, for scripts that are submitted by hand;
-    ``{name}`` is the job's, and no folder may be needed that is not there. ``fill_node`` asks to use all GPUs of a node
-    before a second node.
+    longest time of a job in it, where known. ``launchers`` are the allowed ones, ``required`` the keys that a user
+    has to give (``account``). ``python`` is the version of the Python that the site's modules bring. ``env`` is
+    exported in every job; ``paths`` are put before a variable's value (LD_LIBRARY_PATH), and the job's shell
+    expands ``$HOME`` and its like in them. ``output`` and ``error`` are the site's names for log files, for scripts
+    that are submitted by hand; ``{name}`` is the job's, and no folder may be needed that is not there.
+    ``fill_node`` asks to use all GPUs of a node before a second node.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
