@@ -65,7 +65,7 @@ def check(sums: Sequence[int], held: Iterable[Held], peers: Peers, step: int) ->
         if peers.world.is_main:
             raise _difference(told, step)
 
-    peers.agree(judge)
+    peers.do(judge)
 
 
 def _difference(told: Sequence[tuple[int, Sequence[Held]]], step: int) -> RankupError:

@@ -44,9 +44,9 @@ def state_file(rank: int) -> str:
     return f"state-{rank}.pt"
 
 
-def node_token(root: Path, number: int, node: int | str) -> Path:
-    """The file by which a node finds out whether others see its directory."""
-    return root / f".node-{number}-{node}"
+def node_token(root: Path, number: int) -> Path:
+    """The file by which nodes find out whether they see the same directory."""
+    return root / f".node-{number}"
 
 
 @dataclass(frozen=True, order=True)

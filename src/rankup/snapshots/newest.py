@@ -70,7 +70,7 @@ def _examined(path: Path, peers: Peers, shared: bool) -> tuple[Manifest | None, 
 
     if problems := peers.union(look):
         return None, sorted(problems)
-    peers.agree(lambda: _check_node(path, found[0], peers.world))
+    peers.do(lambda: _check_node(path, found[0], peers.world))
     return found[0], []
 
 
@@ -104,4 +104,4 @@ def _set_aside(root: Path, refused: Sequence[Entry], peers: Peers, leads: bool) 
                 if (root / entry.name).exists():
                     set_aside(Entry(entry.step, entry.attempt, root / entry.name))
 
-    peers.agree(rename)
+    peers.do(rename)

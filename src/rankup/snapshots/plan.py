@@ -85,8 +85,8 @@ def _holders(layout: Layout, peers: Peers) -> dict[str, tuple[int, ...]]:
     """The ranks that hold each plain tensor and value of ``layout``. Of ranks with equal lists one sends it."""
     mine = layout.plain()
     digest = hashlib.blake2b(repr(mine).encode(), digest_size=7).digest()
-    alike: dict[int, list[int]] = {}  # ranks with equal lists
-    for rank, mark in enumerate(peers.everyone.numbers(int.from_bytes(digest, "big"))):
+    alike: dict[bytes, list[int]] = {}  # ranks with equal lists
+    for rank, mark in enumerate(peers.everyone.gather(digest)):
         alike.setdefault(mark, []).append(rank)
     found: dict[Plain, tuple[int, ...]] = {}  # the first rank of each of these
     for first, *_ in alike.values():

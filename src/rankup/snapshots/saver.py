@@ -72,8 +72,8 @@ class Saver:
         self._writing = False
         self._leaving = False  # release the directory as soon as nothing is in flight
         leads = self._peers.around(self.shared).leads
-        self._peers.agree(lambda: self._take_lock(patience) if leads else None)
-        self._peers.agree(lambda: clear_leftovers(root) if leads else None)
+        self._peers.do(lambda: self._take_lock(patience) if leads else None)
+        self._peers.do(lambda: clear_leftovers(root) if leads else None)
         self._writer = Writer(root, self._peers, shared=self.shared, keep=keep)
 
     def _take_lock(self, patience: float) -> None:

@@ -36,7 +36,7 @@ from rankup.snapshots.layout import (
     tensor_file,
 )
 from rankup.snapshots.manifest import FORMAT, Manifest, SavedState, SavedTensor, sums_text
-from rankup.snapshots.peers import SUM, Peers
+from rankup.snapshots.peers import Peers, most, total
 from rankup.snapshots.plan import Plan, make_plan, united
 from rankup.snapshots.prune import Retention, prune
 from rankup.snapshots.shards import as_bytes, offsets, padded
@@ -100,7 +100,7 @@ class Writer:
                     disk.make_folder(folder)
             return [attempts, plan is None or plan.layout != staged.layout]
 
-        attempts, new = peers.agree(begin, numbers=2)
+        attempts, new = peers.agree(begin, most)
         if plan is None or new:
             plan = make_plan(staged.layout, peers, shared=self._shared)
         small = peers.node.collect(bytes(state) if len(state) < LARGE else None)
@@ -115,7 +115,7 @@ class Writer:
                 self._write_files(folder, staged, plan, written, state, small)
             return alike.summands(held, peers.world.rank)
 
-        alike.check(peers.agree(write_files, numbers=alike.SUMS, op=SUM), held, peers, step)
+        alike.check(peers.agree(write_files, total), held, peers, step)
         told = group.collect(written if written.files or written.tensors or written.values else None)
 
         def commit() -> None:
@@ -127,7 +127,7 @@ class Writer:
                     self._commit(folder, step, 1 + attempts, staged, [each for _, each in told])
                     prune(self._root, self._keep, self._known)
 
-        peers.agree(commit)
+        peers.do(commit)
         return plan
 
     def _write_files(

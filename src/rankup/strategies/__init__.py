@@ -28,7 +28,7 @@ loads no torch: the command line reads the table, too.
 | ``parameter_groups`` | parameter groups added during a training |
 | ``inner_optimizers`` | optimizers that hold another one |
 | ``state`` | model and optimizer by parameter names, whatever the strategy |
-| ``groups`` | gloo groups of all ranks |
+| ``exchange`` | what ranks exchange in the course of a step |
 | ``versions`` | what older versions of torch lack |
 | ``experimental`` | tensor and pipeline parallelism, threads in one process, DeepSpeed: for workloads alone |
 """

@@ -14,15 +14,14 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.autograd import Variable
 from torch.utils._pytree import tree_leaves
 
 from rankup.errors import RankupError
 from rankup.strategies.block_order import BlockOrder
+from rankup.strategies.exchange import on_some_rank
 from rankup.strategies.fsdp_parameters import Slot, Unit, clear, describe
-from rankup.strategies.groups import strategy_group
 
 
 class Units:
@@ -154,9 +153,8 @@ class Units:
         joined = [root for root in touched if root.join_unused]
         if joined and not self.no_sync:
             slots = [slot for root in joined for unit in root.units for slot in unit.slots]
-            used = torch.tensor([slot.used for slot in slots], dtype=torch.int32)
-            dist.all_reduce(used, op=dist.ReduceOp.MAX, group=strategy_group())
-            unused = [slot for slot, count in zip(slots, used.tolist(), strict=True) if not count]
+            used = on_some_rank(slot.used for slot in slots)
+            unused = [slot for slot, is_used in zip(slots, used, strict=True) if not is_used]
             for slot in slots:
                 slot.used = False
             Variable._execution_engine.queue_callback(lambda: clear(unused))  # after FSDP's

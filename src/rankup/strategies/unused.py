@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
-from rankup.strategies.groups import strategy_group
+from rankup.strategies.exchange import on_some_rank
 
 
 class DummyGradients:
@@ -73,11 +72,11 @@ class DummyGradients:
         parameters = [
             p for group in optimizer.param_groups for p in group["params"] if id(p) in self._watched
         ]
-        used = torch.tensor([[id(p) in ids for p in parameters] for ids in self._used], dtype=torch.int32)
-        dist.all_reduce(used, op=dist.ReduceOp.MAX, group=strategy_group())
+        used = on_some_rank(id(p) in ids for ids in self._used for p in parameters)
         for ids in self._used:
             ids.difference_update(map(id, parameters))
-        for parameter, by_dummy, by_samples in zip(parameters, *used.tolist(), strict=True):
+        count = len(parameters)
+        for parameter, by_dummy, by_samples in zip(parameters, used[:count], used[count:], strict=True):
             if by_dummy and not by_samples:
                 parameter.grad = None
         self._done[id(optimizer)] = self._steps

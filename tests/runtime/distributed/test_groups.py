@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ def few_descriptors() -> tuple[str, str, str]:
 def test_too_few_descriptors_for_the_ranks_are_an_error_that_says_how_many():
     for code, message, hint in run_ranks(few_descriptors, 2):
         assert code == "too-few-files"
-        assert "2 processes need about" in message
+        assert "rank 0 of 2 processes needs about" in message
         assert "limit here is 60" in message
         assert "ulimit -n" in hint
 
@@ -71,8 +72,18 @@ def test_a_limit_that_gloo_meets_on_the_way_is_named(monkeypatch):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     world = World(0, 0, 2, 2, 0, 1, ("here",), "torchrun", None, 0)
     with pytest.raises(rankup.RankupError, match="need more open files") as caught:
-        groups.start_groups(world, torch.device("cpu"), groups.PATIENCE)
+        groups.start_groups(world, torch.device("cpu"), timedelta(minutes=1))
     assert caught.value.code == "too-few-files"
+
+
+def test_ten_thousand_ranks_need_few_connections_each(monkeypatch):
+    monkeypatch.delenv("TORCH_GLOO_LAZY_INIT", raising=False)
+    assert groups.connections(8) == 7
+    monkeypatch.setenv("TORCH_GLOO_LAZY_INIT", "1")
+    monkeypatch.setattr(groups, "TORCH", (2, 8))
+    assert [groups.connections(size) for size in (8, 128, 10_000)] == [7, 52, 64]
+    monkeypatch.setattr(groups, "TORCH", (2, 7))  # which does not know the variable
+    assert groups.connections(10_000) == 9_999
 
 
 @pytest.mark.parametrize(

@@ -228,7 +228,7 @@ class StreamFeed(PreparedData):
                     value if self._move is None else self._move(value), count, total, last, dummies=dummies
                 )
 
-    def _announce(self, local: Iterator[StreamStep]) -> tuple[StreamStep | None, Exchange]:
+    def _announce(self, local: Iterator[StreamStep]) -> tuple[StreamStep | None, Exchange[list[float]]]:
         step = next(local, None)
         assert self._control is not None
         counts = [count for _, count in step.pieces] if step else [0]

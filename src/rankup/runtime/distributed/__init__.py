@@ -1,6 +1,6 @@
 """Process groups, and what ranks tell each other.
 
-- ``groups``: how the process groups are formed, and enough file descriptors for them
+- ``groups``: how the process group is formed, and enough file descriptors for it
 - ``rendezvous``: how ranks meet without a launcher's agent
 - ``control``: the small numbers that ranks exchange, with a name for each exchange
 - ``waiting``: which rank waits for which, and whether a loop has stopped making steps

@@ -1,61 +1,56 @@
-"""The control group: the small numbers on the host that ranks exchange. It uses gloo, also if the model is on GPUs.
+"""The small values on the host that ranks exchange, also if the model is on GPUs: no GPU stream waits for them.
 
 Ranks may be in different exchanges: one calls ``run.sum`` under ``if run.world.is_main:``, the others are at the end of
-an epoch. Their numbers would be added up. So all exchanges have the same form, with a tag that says what the exchange
-is for: if the tags differ, all of these ranks get an error, and none gets a sum.
+an epoch. Their numbers would be added up. So each value has a tag that says what the exchange is for: if the tags
+differ, all of these ranks get an error, and none gets a sum.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import operator
+import pickle
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
-from typing import Any
-
-import torch
-import torch.distributed as dist
+from typing import Any, Generic, TypeVar
 
 from rankup.errors import RankupError
+from rankup.messages import tree
 from rankup.runtime.call_site import call_site
-from rankup.runtime.distributed.waiting import Waiting
+from rankup.runtime.distributed.waiting import Waiting, by_place
 from rankup.world import World
 
-_WIDTH = 4  # numbers of one exchange
-_TAG_BITS = 36  # a sum over 100,000 ranks is a whole number of a float64 still
+T = TypeVar("T")
+Tagged = tuple[str | None, T]  # None: the tags differ
 
 
 class Control:
-    """The ranks' control group. Its methods are collectives: all ranks call them in the same order."""
+    """What the ranks tell each other. Its methods are collectives: all ranks call them in the same order."""
 
-    def __init__(self, group: dist.ProcessGroup, world: World, timeout: timedelta) -> None:
-        self.group = group
+    def __init__(self, world: World, timeout: timedelta, waiting: Waiting) -> None:
         self.world_size = world.world_size
-        self.waiting = Waiting(world)
+        self.timeout = timeout
+        self.waiting = waiting
         self._rank = world.rank
-        self._timeout = timeout
-        self._number = 0  # of exchanges until now
+        self._tree = tree.Tree(range(world.world_size), world.rank, "control", timeout)
+        self._latest: Exchange[Any] | None = None
 
     def add(self, what: str, *numbers: float, by_line: bool = False) -> list[float]:
-        """The sums over ranks of up to four numbers. ``what`` is for messages, and must be the same on all ranks, as
-        must the line of the script be with ``by_line``.
+        """The sums over ranks of some numbers. ``what`` is for messages, and must be the same on all ranks, as must the
+        line of the script be with ``by_line``.
 
-        Raises RankupError if ranks are in different exchanges, if one has left, and after the group's timeout.
+        Raises RankupError if ranks are in different exchanges, if one has left, and after the timeout.
         """
         return self.begin(what, *numbers, by_line=by_line).wait()
 
-    def begin(self, what: str, *numbers: float, by_line: bool = False) -> Exchange:
+    def begin(self, what: str, *numbers: float, by_line: bool = False) -> Exchange[list[float]]:
         """``add`` whose sums are there after ``wait()``."""
-        self._number += 1
-        place = call_site() if by_line else ""
-        message = torch.zeros(1 + _WIDTH, dtype=torch.float64)
-        message[0] = _tag(f"{what} {place}")
-        message[1 : 1 + len(numbers)] = torch.tensor(numbers, dtype=torch.float64)
-        return Exchange(self, what, self._number, message, len(numbers))
+        return self._begin(what, list(numbers), _sums, by_line)
 
     def any(self, what: str, holds: bool) -> bool:
         """Whether ``holds`` is True on some rank."""
-        return self.add(what, float(holds))[0] > 0
+        return self._begin(what, holds, operator.or_).wait()
 
     def enter(self, what: str) -> None:
         """Before other collectives that the script calls on this line: all ranks are here, or it is an error."""
@@ -63,13 +58,24 @@ class Control:
 
     def gather(self, what: str, value: Any, *, by_line: bool = False) -> list[Any]:
         """What each rank gave, by rank; anything that can be pickled."""
-        self.add(what, by_line=by_line)
-        everyone: list[Any] = [None] * self.world_size
-        with self.inside(what):
-            dist.all_gather_object(everyone, value, group=self.group)
-        return everyone
+        told = self._begin(what, {self._rank: pickle.dumps(value)}, operator.or_, by_line).wait()
+        return [pickle.loads(told[rank]) for rank in range(self.world_size)]  # noqa: S301
 
-    @contextmanager
+    def _begin(self, what: str, mine: T, merge: Callable[[T, T], T], by_line: bool = False) -> Exchange[T]:
+        if self._latest is not None:
+            self._latest.wait()  # other ranks may wait for this one there; and its error comes first
+        place = call_site() if by_line else ""
+        exchange = self._latest = Exchange(self, what, self.tagged(what, f"{what} {place}", mine, merge))
+        return exchange
+
+    def tagged(self, what: str, tag: str, mine: T, merge: Callable[[T, T], T]) -> tree.Exchange[Tagged[T]]:
+        def merged(one: Tagged[T], other: Tagged[T]) -> Tagged[T]:
+            return (tag, merge(one[1], other[1])) if one[0] == other[0] == tag else (None, mine)
+
+        with self.inside(what):
+            return self._tree.begin((tag, mine), merged)
+
+    @contextlib.contextmanager
     def inside(self, what: str) -> Iterator[None]:
         """Around the wait of a collective: RankupError if a rank has left, or does not come in time."""
         with self.waiting.here(what):
@@ -85,22 +91,43 @@ class Control:
         )
         waited = f"rank {self._rank} waited in {what} at {call_site()}"
         if "imed out" in str(error):
-            said = f"{waited} for {self._timeout}, and not all ranks came: {'; '.join(self.waiting.others())}"
+            said = f"{waited} for {self.timeout}, and not all ranks came: {self.waiting.others()}"
             return RankupError("collective-timeout", said, hint=hint, exit_code=1)
         ended = self.waiting.ended()
         said = f"{waited}, and {f'rank {ended[0]}' if ended else 'another rank'} has ended"
         return RankupError("rank-left", said, context=str(error).splitlines()[0], hint=hint, exit_code=1)
 
-    def unequal(self, what: str, number: int) -> RankupError:
-        """For tags that differ. No collective: each rank writes what it was doing to the store."""
-        told = self.waiting.tell_all(f"exchange/{number}", f"{what} at {call_site()}")
+    def unequal(self, what: str) -> RankupError:
+        """For tags that differ: all ranks are here, since all know it."""
+        mine = {f"in {what} at {call_site()}": [self._rank]}
+        tag, places = self.tagged(what, "where the ranks are", mine, _united).wait()
         return RankupError(
             "unequal-collectives",
-            "ranks are in different collectives: " + "; ".join(told),
+            f"ranks are in different collectives: {by_place(places if tag else mine)}",
             hint="call each on all ranks, on the same line and equally often: not under `if run.world.is_main:`, and "
             "not in the body of run.batches, where ranks may have different numbers of batches",
             exit_code=1,
         )
+
+
+class Exchange(Generic[T]):
+    """An exchange in progress."""
+
+    def __init__(self, control: Control, what: str, told: tree.Exchange[Tagged[T]]) -> None:
+        self._control = control
+        self._what = what
+        self._told = told
+        self._error: RankupError | None = None
+
+    def wait(self) -> T:
+        control = self._control
+        if self._error is None:
+            with control.inside(self._what):
+                tag, value = self._told.wait()
+            if tag is not None:
+                return value
+            self._error = control.unequal(self._what)
+        raise self._error
 
 
 def same_on_all(control: Control, what: str, mine: Mapping[str, Any]) -> bool:
@@ -120,31 +147,9 @@ def raise_on_all(control: Control | None, what: str, error: RankupError | None) 
         raise error
 
 
-class Exchange:
-    """An exchange in progress."""
-
-    def __init__(self, control: Control, what: str, number: int, message: torch.Tensor, length: int) -> None:
-        self._control = control
-        self._what = what
-        self._number = number
-        self._tag = float(message[0])
-        self._message = message
-        self._length = length
-        with control.inside(what):
-            self._work = dist.all_reduce(message, group=control.group, async_op=True)
-
-    def wait(self) -> list[float]:
-        control = self._control
-        with control.inside(self._what):
-            assert self._work is not None
-            self._work.wait()
-        tag, *numbers = self._message.tolist()
-        if tag != control.world_size * self._tag:
-            raise control.unequal(self._what, self._number)
-        return numbers[: self._length]
+def _sums(one: list[float], other: list[float]) -> list[float]:
+    return list(map(operator.add, one, other))
 
 
-def _tag(text: str) -> float:
-    return float(
-        int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> (64 - _TAG_BITS)
-    )
+def _united(one: dict[str, list[int]], other: dict[str, list[int]]) -> dict[str, list[int]]:
+    return {place: sorted(one.get(place, []) + other.get(place, [])) for place in one | other}

@@ -93,12 +93,7 @@ def _counts(here: RankContext, rows: int, signature: int = 0) -> list[int]:
     """Every rank's rows; an error on all ranks if their tensors do not fit together. A collective."""
     if here.control is None:
         return [rows]
-    here.control.add("run.gather")
-    mine = torch.tensor([rows, signature])
-    ranks = [torch.empty_like(mine) for _ in range(here.world_size)]
-    with here.control.inside("run.gather"):
-        dist.all_gather(ranks, mine, group=here.control.group)
-    found = [each.tolist() for each in ranks]
+    found = here.control.gather("run.gather", (rows, signature))
     if len({other for _, other in found}) > 1:
         raise RankupError(
             "gather-shapes",

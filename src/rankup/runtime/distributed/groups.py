@@ -1,11 +1,11 @@
-"""Process groups: how they are formed.
+"""The process group: how it is formed, and enough file descriptors for it.
 
-Every run has three groups; a strategy may form its own (``strategies/groups.py``). The default one carries gradients
-(nccl for CUDA tensors, gloo for CPU tensors). The *control* group is gloo: its numbers do not block a GPU stream. The
-*patient* group is gloo with a timeout of a day, for sections in which ranks wait for a download. With a world size of 1
-there is no group. All runs of a process share the groups.
+A run has one group of all ranks, the default one; a strategy may form more, of a part of the ranks. It carries
+gradients (nccl for CUDA tensors, gloo for CPU tensors) and, over gloo, what ranks tell each other
+(``rankup.messages.tree``). With a world size of 1 there is none. All runs of a process share it.
 
-Each connection needs a file descriptor: without one gloo aborts the process without a message.
+Each connection needs a file descriptor: without one gloo aborts the process without a message. gloo connects every two
+ranks, unless it may connect those that have something to send to each other, when they have it. With many ranks it may.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ import torch
 import torch.distributed as dist
 
 from rankup.errors import RankupError
+from rankup.messages import tree
 from rankup.runtime.distributed.control import Control
 from rankup.runtime.distributed.rendezvous import meet
 from rankup.runtime.distributed.shutdown import install_clean_shutdown
-from rankup.strategies.groups import gloo_group, has_groups
+from rankup.runtime.distributed.waiting import Waiting
+from rankup.strategies.versions import TORCH
 from rankup.world import World
 from rankup.world.address import interface_of, rendezvous, route_to
-
-PATIENCE = timedelta(days=1)
 
 
 @dataclass(frozen=True)
 class Groups:
-    """``control`` and ``patient`` are None with a world size of 1."""
+    """``control`` is None with a world size of 1, as is ``default``, the process group."""
 
     world: World
     control: Control | None = None
-    patient: dist.ProcessGroup | None = None
+    default: dist.ProcessGroup | None = None
 
 
 _formed: Groups | None = None  # of this process
@@ -45,7 +45,7 @@ _formed: Groups | None = None  # of this process
 
 def of_process(what: str) -> Groups:
     """The groups that ``rankup.init`` has formed; ``what`` needs them. Raises RankupError before."""
-    if _formed is not None and has_groups():
+    if _formed is not None and _formed.default is dist.group.WORLD:
         return _formed
     world = World.detect(os.environ)
     if world.world_size == 1:
@@ -59,18 +59,21 @@ def of_process(what: str) -> Groups:
 
 
 def start_groups(world: World, device: torch.device, timeout: timedelta) -> Groups:
-    """Form the default, the control and the patient group. A default group that the script has formed is used."""
+    """Form the default group, or use the one that the script has formed."""
     global _formed
     if world.world_size == 1:
         return Groups(world)
     owned = not dist.is_initialized()
     raise_limit()
     if owned:
-        check_limit(world.world_size)
+        if world.world_size >= LAZY_FROM:
+            os.environ.setdefault("TORCH_GLOO_LAZY_INIT", "1")
+        check_limit(world)
         _choose_interface(world)
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         try:
             _init_default(world, backend, timeout)
+            tree.of_all_ranks("meeting", timeout).barrier()  # an error if ranks do not reach each other
         except (RuntimeError, OSError, ValueError) as error:
             if is_too_few(error):
                 raise too_few("the connections to the other ranks need more open files") from error
@@ -88,21 +91,14 @@ def start_groups(world: World, device: torch.device, timeout: timedelta) -> Grou
             f"environment says {world.rank} of {world.world_size}",
             hint="call rankup.init() instead of init_process_group",
         )
-    first = not has_groups()
-    try:
-        group = gloo_group("control", timeout)
-        patient = gloo_group("patient", PATIENCE)
-    except RuntimeError as error:
-        if is_too_few(error):
-            raise too_few("the groups of ranks need more open files") from error
-        raise
-    control = None if first or _formed is None else _formed.control
-    if control is None or control.group is not group:  # else another run of this process has made it
-        control = Control(group, world, timeout)
+    before = _formed if _formed is not None and _formed.default is dist.group.WORLD else None
+    control = before.control if before is not None else None
+    if control is None or control.timeout != timeout:
+        control = Control(world, timeout, Waiting(world) if control is None else control.waiting)
     _compare_devices(world, device, control)
-    if first:
+    if before is None:
         install_clean_shutdown(owned, control.waiting.end)
-    _formed = Groups(world, control, patient)
+    _formed = Groups(world, control, dist.group.WORLD)
     return _formed
 
 
@@ -165,10 +161,14 @@ def _compare_devices(world: World, device: torch.device, control: Control) -> No
 
 #: A soft limit is raised to the hard one, but at most to this: some programs close every possible descriptor.
 ENOUGH = 65_536
-#: The default group, the control, the patient and the snapshots' group, and a sub-group or two of a strategy.
-GROUPS = 6
+#: From so many ranks on gloo connects two ranks when one has something for the other. Of more ranks each would read the
+#: addresses of all from the store of rank 0: megabytes, of thousands of ranks terabytes. With fewer ranks all are
+#: connected at once, since a rank that ends before it is connected is only noticed after a timeout.
+LAZY_FROM = 128
 #: What a group costs beside one socket per rank (measured with torch 2.13: world size + 3).
 PER_GROUP = 3
+#: Of the store of rank 0, sockets per rank: of the group, and of ``Waiting``.
+CLIENTS = 2
 #: Data files, loaders' pipes, logs, snapshots.
 BESIDES = 64
 
@@ -181,13 +181,23 @@ def raise_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def check_limit(world_size: int) -> None:
-    """RankupError ``too-few-files`` if ``world_size`` ranks need more descriptors than this process may open."""
+def connections(world_size: int) -> int:
+    """The most other ranks that a rank is connected to by a gloo group of all ranks."""
+    if TORCH < (2, 8) or os.environ.get("TORCH_GLOO_LAZY_INIT", "0") != "1":
+        return world_size - 1
+    # By a tree of all ranks and one of a node's; in a ring; and as far apart as powers of two.
+    return min(world_size - 1, 2 * (tree.FAN_OUT + 1) + 2 + 2 * world_size.bit_length())
+
+
+def check_limit(world: World) -> None:
+    """RankupError ``too-few-files`` if the ranks need more descriptors than this process may open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # One more per rank: the store's clients, all of which rank 0 serves.
-    need = _open() + GROUPS * (world_size + PER_GROUP) + world_size + BESIDES
+    # A strategy has two groups of parts of the ranks, at most: a row and a column of them.
+    groups = connections(world.world_size) + connections(world.world_size // 2) + 3 * PER_GROUP
+    store = 0 if world.launcher == "torchrun" else CLIENTS * world.world_size  # torchrun's agent has it
+    need = _open() + groups + store + BESIDES
     if soft != resource.RLIM_INFINITY and soft < need:
-        raise too_few(f"{world_size} processes need about {need} open files each", soft)
+        raise too_few(f"rank 0 of {world.world_size} processes needs about {need} open files", soft)
 
 
 def too_few(what: str, limit: int | None = None) -> RankupError:

@@ -21,7 +21,7 @@ def reduce_sum(
 ) -> Number:
     """The sum over ranks, as the type that came in; tensors keep shape, dtype and device.
 
-    Python numbers use the control group, so that no GPU is waited for; the sum of ints and floats is a float.
+    Python numbers are exchanged on the host, so that no GPU is waited for; the sum of ints and floats is a float.
     ``by_line``: ranks must be on the same line of the script.
     """
     if control is None:

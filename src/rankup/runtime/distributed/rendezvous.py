@@ -25,6 +25,7 @@ from rankup.world.address import Meeting, rendezvous, route_to
 # Before torch 2.8 its newer store (clients see no difference) refuses a socket that listens already.
 _NEWER_STORE = TORCH >= (2, 8)
 _MARK = "rankup/start"
+_CAME = "rankup/came"  # how many of the other ranks
 _Store = Any  # torch gives the type of its stores no public name
 _DIAL_S = 3.0
 
@@ -55,9 +56,9 @@ def _host(world: World, meeting: Meeting, timeout: timedelta) -> _Store:
 
 def _wait_for_all(store: _Store, world: World, timeout: timedelta) -> None:
     deadline = time.monotonic() + timeout.total_seconds()
-    missing = list(range(1, world.world_size))
-    while missing := [rank for rank in missing if not store.check([_here(rank)])]:
+    while store.add(_CAME, 0) < world.world_size - 1:
         if time.monotonic() > deadline:
+            missing = [rank for rank in range(1, world.world_size) if not store.check([_here(rank)])]
             few = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
             raise RuntimeError(f"within {timeout.total_seconds():g} s nothing was heard of rank {few}")
         time.sleep(0.05)
@@ -80,6 +81,7 @@ def _join(world: World, meeting: Meeting, timeout: timedelta) -> _Store:
             if store is not None:
                 store.set_timeout(timeout)
                 store.set(_here(world.rank), "")
+                store.add(_CAME, 1)
                 return store
         time.sleep(0.2)
     raise RuntimeError(

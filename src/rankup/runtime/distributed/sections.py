@@ -1,23 +1,25 @@
 """``rankup.first``: sections that one process enters before the others: downloads, caches, unpacking.
 
-The other ranks wait on the patient group, whose timeout is a day: a download may take longer than other collectives.
+The other ranks wait for up to a day: a download may take longer than other collectives.
 If the body raises, its rank ends; the others see its connection close, and end too.
 """
 
 from __future__ import annotations
 
+import operator
 import secrets
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
 from pathlib import Path
-
-import torch
-import torch.distributed as dist
 
 from rankup.core.files import locked, make_folder
 from rankup.errors import RankupError
+from rankup.messages.tree import Tree, of_all_ranks
 from rankup.runtime.distributed import groups
 from rankup.world import World
+
+PATIENCE = timedelta(days=1)
 
 
 def first(per: str = "run", *, directory: str | Path | None = None) -> AbstractContextManager[None]:
@@ -32,24 +34,25 @@ def first(per: str = "run", *, directory: str | Path | None = None) -> AbstractC
     here = groups.of_process("rankup.first")
     if here.control is not None:
         here.control.enter("rankup.first")
+    patient = of_all_ranks("first", PATIENCE)
     if directory is not None:
-        return _shared_first(Path(directory), here.world, here.patient)
+        return _shared_first(Path(directory), here.world, patient)
     rank = here.world.rank if per == "run" else here.world.local_rank
-    return _one_first(rank == 0, here.patient)
+    return _one_first(rank == 0, patient)
 
 
 @contextmanager
-def _one_first(first: bool, control: dist.ProcessGroup | None) -> Iterator[None]:
+def _one_first(first: bool, patient: Tree) -> Iterator[None]:
     """The ranks for which ``first`` holds run the body, then all the others do."""
-    if control is not None and not first:
-        dist.barrier(group=control)
+    if not first:
+        patient.barrier()
     yield
-    if control is not None and first:
-        dist.barrier(group=control)
+    if first:
+        patient.barrier()
 
 
 @contextmanager
-def _shared_first(directory: Path, world: World, control: dist.ProcessGroup | None) -> Iterator[None]:
+def _shared_first(directory: Path, world: World, patient: Tree) -> Iterator[None]:
     """One process in all first where all nodes see the same ``directory``, else one per node; under a file lock.
 
     The lock keeps out other jobs on this host too, and is dropped before the other ranks go in.
@@ -57,9 +60,9 @@ def _shared_first(directory: Path, world: World, control: dist.ProcessGroup | No
     if world.local_rank == 0:
         make_folder(directory, purpose="directory to fill")
     first = world.local_rank == 0
-    if control is not None and world.num_nodes > 1 and _same_everywhere(directory, world, control):
+    if world.num_nodes > 1 and _same_everywhere(directory, world, patient):
         first = world.rank == 0
-    with _one_first(first, control):
+    with _one_first(first, patient):
         if first:
             with locked(directory / ".rankup.lock"):
                 yield
@@ -67,16 +70,13 @@ def _shared_first(directory: Path, world: World, control: dist.ProcessGroup | No
             yield
 
 
-def _same_everywhere(directory: Path, world: World, control: dist.ProcessGroup) -> bool:
+def _same_everywhere(directory: Path, world: World, patient: Tree) -> bool:
     """Whether every node sees a file that rank 0 makes. Its name is new, so that no cache has it."""
-    name: list[str | None] = [f".rankup-probe-{secrets.token_hex(8)}" if world.rank == 0 else None]
-    dist.broadcast_object_list(name, src=0, group=control)
-    probe = directory / str(name[0])
+    name = f".rankup-probe-{secrets.token_hex(8)}"
     if world.rank == 0:
-        probe.touch()
-    dist.barrier(group=control)
-    seen = torch.tensor(int(world.local_rank != 0 or probe.exists()))
-    dist.all_reduce(seen, op=dist.ReduceOp.MIN, group=control)
+        (directory / name).touch()
+    probe = directory / patient.broadcast(name)
+    seen = patient.exchange(world.local_rank != 0 or probe.exists(), operator.and_)
     if world.rank == 0:
         probe.unlink()
-    return bool(seen.item())
+    return seen

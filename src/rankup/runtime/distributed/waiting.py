@@ -11,7 +11,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -21,9 +21,11 @@ from rankup.runtime.call_site import call_site
 from rankup.world import World
 
 WAIT_S = 30.0  # before anything is said
-POLL_S = 2.0
-ANSWER_S = 2 * POLL_S + 2.0
+POLL_S = 2.0  # at least; more ranks look less often
+POLLS_PER_S = 500.0  # of all ranks together, at most: one rank's store serves them
+NAMED = 8  # ranks, and places, in one message
 _PREFIX = "rankup-waiting"
+_UNKNOWN = "it is not known where they are"
 
 # The finished steps of the loop that is running, None between its epochs; whether it waits for a batch.
 Progress = tuple[int | None, bool]
@@ -35,10 +37,13 @@ class Waiting:
     def __init__(self, world: World) -> None:
         self._rank = world.rank
         self._world_size = world.world_size
+        self._poll_s = max(POLL_S, world.world_size / POLLS_PER_S)
+        self._answer_s = 2 * self._poll_s + 2.0
         self._main = threading.get_ident()
         self._now: tuple[str, float] | None = None  # what the main thread waits in, and since when
         self._progress: Callable[[], Progress] = _no_loop
         self._store = _store()
+        self._answered = 0  # questions of other ranks and of this one
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="rankup-waiting", daemon=True)
         if self._store is not None:
@@ -64,100 +69,99 @@ class Waiting:
             self._thread.join(timeout=1.0)
         with contextlib.suppress(RuntimeError, ValueError):
             if self._store is not None:
-                self._store.set(f"left/{self._rank}", "")
+                self._store.append("left", f"{self._rank} ")
 
-    def others(self) -> list[str]:
-        """Where the other ranks are, if they answer: ``rank 1 is at train.py:40``."""
+    def others(self) -> str:
+        """Where the ranks are, as far as they answer: ``rank 1 is at train.py:40``. If several ranks want to know, one
+        asks, and all of them read what it has heard."""
         try:
-            return self._ask(self._store.add("asked", 1)) if self._store is not None else []
+            return self._heard() if self._store is not None else _UNKNOWN
         except RuntimeError:  # the store was a rank's that has ended
-            return []
+            return _UNKNOWN
 
     def ended(self) -> list[int]:
-        """The ranks that have called ``end``."""
+        """The ranks that have called ``end``, the first one first."""
         try:
-            ranks = range(self._world_size) if self._store is not None else ()
-            return [rank for rank in ranks if self._store.check([f"left/{rank}"])]
+            known = self._store is not None and self._store.check(["left"])
+            return list(map(int, self._store.get("left").split())) if known else []
         except RuntimeError:  # the store was of a rank that has ended
             return []
-
-    def tell_all(self, topic: str, text: str) -> list[str]:
-        """``rank 0 in TEXT`` for each rank that answers within some seconds."""
-        store = self._store
-        if store is None:
-            return [f"rank {self._rank} in {text}"]
-        try:
-            store.set(f"{topic}/{self._rank}", text)
-            told = [f"rank {rank} in {said}" for rank, said in self._answers(store, topic)]
-            deadline = time.monotonic() + POLL_S
-            read = store.add(f"{topic}/read", 1)
-            while self._rank == 0 and read < len(told) and time.monotonic() < deadline:
-                time.sleep(0.02)  # the store is rank 0's, mostly, and ends with it
-                read = store.add(f"{topic}/read", 0)
-            return told
-        except RuntimeError:
-            return [f"rank {self._rank} in {text}"]
 
     # ------------------------------------------------------------------ inside
 
     def _watch(self) -> None:
-        answered, said = 0, None
+        said = None
         stalls = Stalls(WAIT_S, time.monotonic())
         try:
-            while not self._over.wait(POLL_S):
-                waits, now = self._now, time.monotonic()
+            while not self._over.wait(self._poll_s):
+                waits, now, before = self._now, time.monotonic(), self._answered
                 stalled = stalls.seconds(self._progress()[0], now)
                 if waits is not None and waits is not said and now - waits[1] >= WAIT_S:
                     said = waits
-                    long = f"has waited {now - waits[1]:.0f} s in"
-                    self._say(f"rank {self._rank} {long} {self._where()}", answered)
+                    self._say(f"rank {self._rank} has waited {now - waits[1]:.0f} s in {self._where()}")
                 elif stalled is not None and waits is None:
-                    long = f"no step for {stalled:.0f} s"
-                    self._say(f"{long}: rank {self._rank} is at {self._where()}", answered)
+                    self._say(f"no step for {stalled:.0f} s: rank {self._rank} is at {self._where()}")
                 asked = self._store.add("asked", 0)
-                for number in range(answered + 1, asked + 1):
-                    self._store.set(f"where/{number}/{self._rank}", self._where())
+                if asked > before:
                     stalls.told()
-                answered = asked
+                for number in range(self._answered + 1, asked + 1):
+                    self._answer(number)
         except RuntimeError:
             return  # the store is gone, with the rank that had it
 
-    def _say(self, what: str, answered: int) -> None:
+    def _say(self, what: str) -> None:
         """Only one rank reports, even if several wait."""
-        if self._store.add("asked", 0) > answered:
-            return
-        number = self._store.add("asked", 1)
-        if number > answered + 1:  # another rank has asked at the same moment, and waits for this one
-            return
-        print("; ".join([f"rankup: {what}", *self._ask(number)]), file=sys.stderr, flush=True)
+        number = self._answered + 1
+        if self._store.add(f"claimed/{number}", 1) > 1:
+            return  # another rank asks, and waits for this one's answer
+        self._answer(number)
+        places = self._ask(number, without=self._rank)
+        print(f"rankup: {what}; {by_place(places)}", file=sys.stderr, flush=True)
 
-    def _ask(self, number: int) -> list[str]:
-        self._store.set(f"where/{number}/{self._rank}", self._where())
-        said = dict(self._answers(self._store, f"where/{number}"))
-        found = []
-        for rank in range(self._world_size):
-            if rank == self._rank:
-                continue
-            if self._store.check([f"left/{rank}"]):
-                found.append(f"rank {rank} has ended")
-            elif rank in said:
-                found.append(f"rank {rank} is at {said[rank]}")
+    def _heard(self) -> str:
+        store, said = self._store, _UNKNOWN
+        number = store.add("asked", 0)
+        number += number == 0 or store.check([f"said/{number}"])  # else that question is not answered yet
+        if store.add(f"claimed/{number}", 1) == 1:
+            said = by_place(self._ask(number))
+        deadline = time.monotonic() + self._answer_s + self._poll_s
+        while said == _UNKNOWN and time.monotonic() < deadline:
+            if store.check([f"said/{number}"]):
+                said = store.get(f"said/{number}").decode()
             else:
-                found.append(f"rank {rank} does not answer")
-        return found
+                time.sleep(self._poll_s / 4)
+        deadline = time.monotonic() + self._poll_s
+        read = store.add(f"read/{number}", 1)
+        while self._rank == 0 and read < store.add(f"claimed/{number}", 0) and time.monotonic() < deadline:
+            time.sleep(0.02)  # the store is rank 0's, mostly, and ends with it
+            read = store.add(f"read/{number}", 0)
+        return said
 
-    def _answers(self, store: Any, topic: str) -> list[tuple[int, str]]:
-        """(rank, its answer), of the ranks that answer in time."""
-        deadline = time.monotonic() + ANSWER_S
-        told: dict[int, str] = {}
-        while True:
-            for rank in range(self._world_size):
-                if rank not in told and store.check([f"{topic}/{rank}"]):
-                    told[rank] = store.get(f"{topic}/{rank}").decode()
-            gone = sum(store.check([f"left/{rank}"]) for rank in range(self._world_size) if rank not in told)
-            if len(told) + gone >= self._world_size or time.monotonic() > deadline:
-                return sorted(told.items())
+    def _answer(self, number: int) -> None:
+        self._store.append(f"where/{number}", f"{self._rank} {self._where()}\n")
+        self._store.add(f"answers/{number}", 1)
+        self._answered = number
+
+    def _ask(self, number: int, without: int | None = None) -> dict[str, list[int]]:
+        """The ranks at each place, but not the rank ``without``."""
+        store = self._store
+        store.add("asked", 1)
+        deadline = time.monotonic() + self._answer_s
+        while time.monotonic() < deadline:
+            if store.add(f"answers/{number}", 0) + len(self.ended()) >= self._world_size:
+                break
             time.sleep(0.2)
+        text = store.get(f"where/{number}").decode() if store.check([f"where/{number}"]) else ""
+        told = {
+            int(rank): f"is at {place}"
+            for rank, _, place in (line.partition(" ") for line in text.splitlines())
+        }
+        told |= dict.fromkeys(self.ended(), "has ended")
+        places: dict[str, list[int]] = {}
+        for rank in range(self._world_size):
+            places.setdefault(told.get(rank, "does not answer"), []).append(rank)
+        store.set(f"said/{number}", by_place(places))
+        return {place: few for place, ranks in places.items() if (few := [r for r in ranks if r != without])}
 
     def _where(self) -> str:
         """What the main thread does now."""
@@ -167,6 +171,23 @@ class Waiting:
         if waits is not None:
             return f"{waits[0]} at {place}"
         return f"{place}, waiting for a batch" if self._progress()[1] else place
+
+
+_SEVERAL = {"is": "are", "has": "have", "does": "do"}
+
+
+def by_place(places: Mapping[str, Sequence[int]]) -> str:
+    """``rank 3 is at train.py:40; ranks 0, 1, 2 are at train.py:52``: the fewest first, and of many ranks the first."""
+    parts = []
+    for place, ranks in sorted(places.items(), key=lambda item: (len(item[1]), item[1])):
+        verb, _, rest = place.partition(" ")
+        several = f"{_SEVERAL.get(verb, verb)} {rest}"
+        named = ", ".join(map(str, ranks[:NAMED])) + (
+            f" and {len(ranks) - NAMED} more" if ranks[NAMED:] else ""
+        )
+        parts.append(f"ranks {named} {several}" if ranks[1:] else f"rank {named} {place}")
+    more = [f"{len(parts) - NAMED} more places"] if parts[NAMED:] else []
+    return "; ".join(parts[:NAMED] + more)
 
 
 def _no_loop() -> Progress:
