@@ -143,9 +143,9 @@ def test_a_rank_in_another_collective_is_named_on_all_ranks_of_a_deep_tree():
 
 def late_on_a_deep_tree() -> tuple[str, str]:
     tree.FAN_OUT, waiting.POLL_S = 2, 0.1
-    run = rankup.init(timeout=timedelta(seconds=4))
+    run = rankup.init(timeout=timedelta(seconds=6))
     if run.world.rank == 4:
-        time.sleep(7)
+        time.sleep(9)
     try:
         run.sum(1.0)
     except rankup.RankupError as error:

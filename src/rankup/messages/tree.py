@@ -11,6 +11,7 @@ groups, and threads may use different trees at the same time.
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
 import pickle
 import struct
@@ -35,12 +36,6 @@ _WORDS = {
     _LATE: "another rank says that it timed out",
 }
 
-_trees: Counter[str] = Counter()  # how many this process has made, by purpose
-_shared: dict[str, tuple[Any, Tree]] = {}  # by purpose: the default group that it was made for, and the tree
-_beside: tuple[Any, dist.ProcessGroup] | None = (
-    None  # a default group without gloo, and a gloo group beside it
-)
-
 
 class Tree:
     """Of ``ranks``, which exchange values for one ``purpose``. For one rank alone nothing is sent.
@@ -55,13 +50,14 @@ class Tree:
         self.ranks = ranks
         self.rank = rank  # of this process
         self.timeout = timeout
-        _trees[purpose] += 1
-        self._tag = zlib.crc32(f"rankup {purpose} {_trees[purpose]}".encode()) >> 1
+        trees = _of_process()
+        trees.made[purpose] += 1
+        self._tag = zlib.crc32(f"rankup {purpose} {trees.made[purpose]}".encode()) >> 1
         place = ranks.index(rank)
         self.parent = ranks[(place - 1) // FAN_OUT] if place else None
         self.children = ranks[FAN_OUT * place + 1 : FAN_OUT * (place + 1) + 1]
         self.failure: Exception | None = None  # the first one, for which the tree is of no use any more
-        self._group: Any = _gloo() if len(ranks) > 1 else None
+        self._group: Any = trees.group if len(ranks) > 1 else None
         self._last_words: list[dist.Work] = []  # a message is sent only while somebody holds it
 
     @property
@@ -186,7 +182,7 @@ class Exchange(Generic[T]):
             do()
         except Exception as error:
             # gloo closes all connections of a rank that has timed out, mostly before one that began later times out.
-            late = time.monotonic() - self._began > 0.9 * self._tree.timeout.total_seconds()
+            late = time.monotonic() - self._began > 0.75 * self._tree.timeout.total_seconds()
             self._error = RuntimeError(f"timed out: {error}") if late else error
             reason = _LATE if "imed out" in str(self._error) else _LOST
             self._tree.fail(self._error, reason, self._waiting)
@@ -222,23 +218,36 @@ class Exchange(Generic[T]):
 
 def of_all_ranks(purpose: str, timeout: timedelta) -> Tree:
     """The tree of all ranks for ``purpose``, which is made once for each default group; of one process without one."""
+    trees = _of_process()
+    if purpose not in trees.shared:
+        rank, size = (dist.get_rank(), dist.get_world_size()) if trees.default is not None else (0, 1)
+        trees.shared[purpose] = Tree(range(size), rank, purpose, timeout)
+    return trees.shared[purpose]
+
+
+class _Trees:
+    """Of this process, for one default group."""
+
+    def __init__(self, default: dist.ProcessGroup | None) -> None:
+        self.default = default
+        self.made: Counter[str] = Counter()  # how many, by purpose
+        self.shared: dict[str, Tree] = {}  # by purpose
+
+    @functools.cached_property
+    def group(self) -> Any:
+        """The default group, or a gloo group of all ranks if the script has formed one for GPUs alone."""
+        return self.default if "cpu:gloo" in dist.get_backend_config() else dist.new_group(backend="gloo")
+
+
+_trees: _Trees | None = None
+
+
+def _of_process() -> _Trees:
+    global _trees
     default = dist.group.WORLD if dist.is_initialized() else None
-    if purpose not in _shared or _shared[purpose][0] is not default:
-        rank, size = (dist.get_rank(), dist.get_world_size()) if default is not None else (0, 1)
-        _shared[purpose] = (default, Tree(range(size), rank, purpose, timeout))
-    return _shared[purpose][1]
-
-
-def _gloo() -> dist.ProcessGroup:
-    """The default group, or a gloo group of all ranks if the script has formed one for GPUs alone."""
-    global _beside
-    default = dist.group.WORLD
-    assert default is not None
-    if "cpu:gloo" in dist.get_backend_config():
-        return default
-    if _beside is None or _beside[0] is not default:
-        _beside = (default, dist.new_group(backend="gloo"))
-    return _beside[1]
+    if _trees is None or _trees.default is not default:
+        _trees = _Trees(default)
+    return _trees
 
 
 def _value(content: bytes | bytearray) -> Any:
