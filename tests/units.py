@@ -16,12 +16,12 @@ from xdist.scheduler import LoadScopeScheduling
 
 # About as long as each other.
 CLUSTERS = (
-    ("doctor", "rehearse", "state"),
-    ("time_limit", "life", "jobs", "run", "training", "submit"),
+    ("drill_here", "drill"),
+    ("doctor", "rehearse", "jobs", "run"),
+    ("time_limit", "state", "life", "training", "submit"),
     ("scale", "frameworks", "script", "sampler", "env", "lab", "world"),
-    ("drill", "drill_here"),
 )
-PBS_CLUSTERS = (("drill_here",), ("drill", "nodes"), ("training", "life", "monitor"))
+PBS_CLUSTERS = (("drill_here",), ("life",), ("nodes", "training", "drill"))
 # Files of many slow tests that prepare nothing together, the slowest first.
 APART = (
     "script/test_script_runs.py",

@@ -53,7 +53,7 @@ def of_submit(capfd, folder, *options):
     return job_file(folder, "first")
 
 
-@pytest.mark.parametrize("written_by", [of_run, of_submit])
+@pytest.mark.parametrize("written_by", [pytest.param(of_run, marks=pytest.mark.campaign), of_submit])
 def test_run_takes_the_file_of_a_run_and_of_a_submitted_job(capfd, folder, monkeypatch, written_by):
     path = written_by(capfd, folder)
     monkeypatch.chdir(folder / "elsewhere")
@@ -61,7 +61,7 @@ def test_run_takes_the_file_of_a_run_and_of_a_submitted_job(capfd, folder, monke
     assert (code, out) == (0, f"0 None {folder} --lr 1\n"), err
 
 
-@pytest.mark.parametrize("written_by", [of_run, of_submit])
+@pytest.mark.parametrize("written_by", [of_run, pytest.param(of_submit, marks=pytest.mark.campaign)])
 def test_submit_takes_the_file_of_a_run_and_of_a_submitted_job(capfd, folder, monkeypatch, written_by):
     path = written_by(capfd, folder)
     monkeypatch.chdir(folder / "elsewhere")
@@ -70,7 +70,7 @@ def test_submit_takes_the_file_of_a_run_and_of_a_submitted_job(capfd, folder, mo
     assert f"0 None {folder} --lr 1\n" in out
 
 
-@pytest.mark.parametrize("written_by", [of_run, of_submit])
+@pytest.mark.parametrize("written_by", [of_run, pytest.param(of_submit, marks=pytest.mark.campaign)])
 def test_render_takes_both_and_what_it_prints_runs(capfd, folder, written_by):
     path = written_by(capfd, folder)
     code, text, err = call(capfd, "render", "--site", "local", "--runs-root", "rendered", path)
