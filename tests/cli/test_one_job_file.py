@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rankup.cli.app import main
+from commands import calling
 
 pytestmark = pytest.mark.usefixtures("warm_python")
 
@@ -24,15 +24,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def call(capfd, *args):
-    """Exit code, stdout and stderr of ``rankup ARGS`` in this process."""
-    try:
-        main(args)
-        code = 0
-    except SystemExit as ended:
-        code = ended.code or 0
-    out, err = capfd.readouterr()
-    return code, out, err
+call = calling()
 
 
 def job_file(folder: Path, name: str) -> str:
