@@ -41,8 +41,17 @@ APART = (
 )
 # Then these files, whole: what their modules prepare takes long, or a test of theirs does.
 NEXT = (
-    "strategies/test_strategies_same_model.py",
+    "runtime/unregistered/test_lost.py",
     "scale/report/test_report_page.py",
+    "runtime/test_bare_environment.py",
+    "runtime/data/test_streams.py",
+    "runtime/data/test_streams_of_libraries.py",
+    "strategies/test_strategies_same_model.py",
+    "strategies/test_deepspeed.py",
+    "runtime/records/test_records.py",
+    "strategies/test_any_world.py",
+    "test_wheel.py",
+    "verify/test_planted_worlds.py",
     "rehearse/test_sandbox.py",
     "runtime/test_same_model.py",
     "runtime/test_prepare_types.py",
