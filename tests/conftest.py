@@ -26,8 +26,9 @@ from warm.start import end, ready, start_first_server, start_server, write_clien
 # A million objects of imported modules and of collected tests stay until the end; see pytest_collection_finish.
 gc.disable()
 
-# No timed assertions: machines are noisy, and hypothesis would count that as a failure.
-settings.register_profile("untimed", deadline=None)
+# No timed assertions: machines are noisy, and hypothesis would count that as a failure. Each run tries other examples:
+# some dozens are enough.
+settings.register_profile("untimed", deadline=None, max_examples=40)
 settings.load_profile("untimed")
 
 # A shell starts background jobs with SIGINT ignored, and so would everything be that a test starts and interrupts.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from rankup.drill.lab.users import User
 
 ALICE = 61999
 REPOSITORY = Path(__file__).parents[1]
+JOBS = Path(__file__).parent / "drill" / "jobs"
 
 
 class WithAlice(Lab):
@@ -53,6 +55,16 @@ class WithAlice(Lab):
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             **(env or {}),
         }
+
+    def project(self, name: str, *files: str) -> Path:
+        """A folder of alice's, with ``files`` of tests/drill/jobs."""
+        folder = self.alice / name
+        folder.mkdir()
+        for file in files:
+            shutil.copy(JOBS / file, folder)
+        for path in (folder, *folder.iterdir()):
+            os.chown(path, ALICE, ALICE)
+        return folder
 
     def _write_files(self) -> None:
         super()._write_files()

@@ -16,12 +16,12 @@ from xdist.scheduler import LoadScopeScheduling
 
 # About as long as each other.
 CLUSTERS = (
-    ("doctor", "rehearse", "state"),
-    ("time_limit", "life", "jobs", "run", "training", "submit"),
+    ("drill_here", "drill"),
+    ("doctor", "rehearse", "jobs", "run"),
+    ("time_limit", "state", "life", "training", "submit"),
     ("scale", "frameworks", "script", "sampler", "env", "lab", "world"),
-    ("drill", "drill_here"),
 )
-PBS_CLUSTERS = (("drill_here",), ("drill", "nodes"), ("training", "life", "monitor"))
+PBS_CLUSTERS = (("drill_here",), ("life",), ("nodes", "training", "drill"))
 # Files of many slow tests that prepare nothing together, the slowest first.
 APART = (
     "script/test_script_runs.py",
@@ -41,8 +41,17 @@ APART = (
 )
 # Then these files, whole: what their modules prepare takes long, or a test of theirs does.
 NEXT = (
-    "strategies/test_strategies_same_model.py",
+    "runtime/unregistered/test_lost.py",
     "scale/report/test_report_page.py",
+    "runtime/test_bare_environment.py",
+    "runtime/data/test_streams.py",
+    "runtime/data/test_streams_of_libraries.py",
+    "strategies/test_strategies_same_model.py",
+    "strategies/test_deepspeed.py",
+    "runtime/records/test_records.py",
+    "strategies/test_any_world.py",
+    "test_wheel.py",
+    "verify/test_planted_worlds.py",
     "rehearse/test_sandbox.py",
     "runtime/test_same_model.py",
     "runtime/test_prepare_types.py",

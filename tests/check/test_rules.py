@@ -18,16 +18,13 @@ RULES = all_rules()
 EXAMPLES = Path(__file__).parent / "examples"
 
 
-def cases(kind):
-    """Each rule with each of its examples: those beside it, and the files of its folder."""
-    for rule in RULES:
-        for i, text in enumerate(getattr(rule, kind)):
-            yield pytest.param(rule, text, id=f"{rule.code}-{i}")
-        for path in sorted((EXAMPLES / rule.code.lower()).glob(f"{kind}_*")):
-            yield pytest.param(rule, path.read_text(), id=f"{rule.code}-{path.name}")
+def examples(rule, kind):
+    """What to call it → its text: of those beside the rule, and of the files of its folder."""
+    files = sorted((EXAMPLES / rule.code.lower()).glob(f"{kind}_*"))
+    return dict(enumerate(getattr(rule, kind))) | {path.name: path.read_text() for path in files}
 
 
-FIRES, SILENT = list(cases("fires")), list(cases("silent"))
+each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 
 
 def found(rule, files):
@@ -52,7 +49,7 @@ def test_each_folder_of_examples_is_of_a_rule():
     assert all(re.fullmatch(r"(fires|silent)_\w+\.(py|sh|txt)", path.name) for path in EXAMPLES.glob("*/*"))
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+@each_rule
 def test_a_rule_is_documented_and_has_two_examples_and_two_near_misses(rule):
     for text in (rule.what, rule.why, rule.fix):
         assert text and text[0].upper() == text[0] and text.rstrip().endswith((".", ")"))
@@ -60,30 +57,33 @@ def test_a_rule_is_documented_and_has_two_examples_and_two_near_misses(rule):
     assert len(set(rule.silent)) >= 2
 
 
-@pytest.mark.parametrize(("rule", "example"), FIRES)
-def test_an_example_with_the_mistake_is_found_at_a_place_in_it(rule, example):
-    files = files_of(example, default_name(rule))
-    matches = found(rule, files)
-    assert matches
-    for diagnostic in matches:
-        assert diagnostic.match.document[diagnostic.match.span].strip()
-        assert diagnostic.finding.message
+@each_rule
+def test_each_example_with_the_mistake_is_found_at_a_place_in_it_and_its_fix_ends_it(rule):
+    for name, example in examples(rule, "fires").items():
+        files = files_of(example, default_name(rule))
+        matches = found(rule, files)
+        assert matches, name
+        for diagnostic in matches:
+            assert diagnostic.match.document[diagnostic.match.span].strip(), name
+            assert diagnostic.finding.message, name
+        # A mistake of a rule with fixes may have none itself.
+        if rule.safety and (any(d.match.edits for d in matches) or example in rule.fires):
+            fix_ends(rule, files, matches, name)
 
 
-@pytest.mark.parametrize(("rule", "example"), SILENT)
-def test_a_near_miss_is_silent(rule, example):
-    assert not [d.match.message for d in found(rule, files_of(example, default_name(rule)))]
-
-
-@pytest.mark.parametrize(("rule", "example"), [case for case in FIRES if case.values[0].safety])
-def test_the_fix_gives_a_script_on_which_the_rule_is_silent(rule, example):
-    files = files_of(example, default_name(rule))
-    matches = found(rule, files)
-    if not any(d.match.edits for d in matches) and example not in rule.fires:
-        return  # a mistake of a rule with fixes that has none itself
+def fix_ends(rule, files, matches, name):
     repaired = fixed(files, matches)
-    assert repaired != files
-    assert not [d.match.message for d in found(rule, repaired) if d.match.edits]
-    for name, text in repaired.items():
-        if name.endswith(".py"):
+    assert repaired != files, name
+    assert not [d.match.message for d in found(rule, repaired) if d.match.edits], name
+    for path, text in repaired.items():
+        if path.endswith(".py"):
             ast.parse(text)
+
+
+@each_rule
+def test_each_near_miss_is_silent(rule):
+    said = {
+        name: [d.match.message for d in found(rule, files_of(example, default_name(rule)))]
+        for name, example in examples(rule, "silent").items()
+    }
+    assert {name: messages for name, messages in said.items() if messages} == {}

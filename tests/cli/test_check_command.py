@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from commands import calling
 from rankup.cli.app import main
 from rankup.core.shell import Completed
 
@@ -31,12 +32,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def check(capsys, *args):
-    """Exit code, stdout and stderr of ``rankup check ARGS`` in this process."""
-    with pytest.raises(SystemExit) as ended:
-        main(["check", *args])
-    captured = capsys.readouterr()
-    return ended.value.code or 0, captured.out, captured.err
+check = calling("check")
 
 
 def test_a_mistake_is_shown_with_its_line_and_the_exit_code_is_1(folder, capsys):

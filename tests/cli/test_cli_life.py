@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from commands import calling
 from fake_slurm import FakeSlurm
-from rankup.cli.app import main
 
 
 @pytest.fixture
@@ -19,12 +19,7 @@ def slurm(tmp_path, monkeypatch):
     return FakeSlurm(tmp_path, monkeypatch)
 
 
-def run(capfd, *args):
-    """Exit code, stdout and stderr of ``rankup ARGS`` in this process."""
-    with pytest.raises(SystemExit) as ended:
-        main(args)
-    captured = capfd.readouterr()
-    return ended.value.code or 0, captured.out, captured.err
+run = calling()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import sys
 import pytest
 import torch
 
-from rankup.cli.app import main
+from commands import calling
 from rankup.snapshots.layout import entries
 from rankup.snapshots.saver import Saver
 from rankup.snapshots.state import SnapshotState
@@ -24,12 +24,7 @@ def run(tmp_path):
     return tmp_path / "run"
 
 
-def call(capsys, *args):
-    """Exit code, stdout and stderr of ``rankup snapshots ARGS``."""
-    with pytest.raises(SystemExit) as ended:
-        main(["snapshots", *map(str, args)])
-    out, err = capsys.readouterr()
-    return int(ended.value.code or 0), out, err
+call = calling("snapshots")
 
 
 def test_ls_tells_what_there_is_of_a_run_and_of_a_directory(run, capsys):

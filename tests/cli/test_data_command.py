@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rankup.cli.app import main
+from commands import calling
 from rankup.core.shell import run
 from rankup.workloads.data.catalog import DATASETS, FILES, Dataset, RemoteFile
 
@@ -35,12 +35,7 @@ def fill(folder: Path) -> Path:
     return folder
 
 
-def call(capsys, *args: str) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of ``rankup data ARGS``."""
-    with pytest.raises(SystemExit) as ended:
-        main(["data", *args])
-    out, err = capsys.readouterr()
-    return int(ended.value.code or 0), out, err
+call = calling("data")
 
 
 def test_list_says_what_is_where_and_how_to_get_the_rest(capsys, tmp_path):

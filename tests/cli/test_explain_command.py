@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rankup.cli.app import main
+from commands import calling
 from rankup_process import script
 
 LOGS = Path(__file__).parents[1] / "explain" / "logs"
@@ -20,11 +20,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def call(capfd, *args) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as end:
-        main([str(arg) for arg in args])
-    out, err = capfd.readouterr()
-    return int(end.value.code or 0), out, err
+call = calling()
 
 
 def test_a_log_of_anybody(capfd):

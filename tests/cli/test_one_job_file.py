@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rankup.cli.app import main
+from commands import calling
 
 pytestmark = pytest.mark.usefixtures("warm_python")
 
@@ -24,15 +24,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def call(capfd, *args):
-    """Exit code, stdout and stderr of ``rankup ARGS`` in this process."""
-    try:
-        main(args)
-        code = 0
-    except SystemExit as ended:
-        code = ended.code or 0
-    out, err = capfd.readouterr()
-    return code, out, err
+call = calling()
 
 
 def job_file(folder: Path, name: str) -> str:
@@ -53,7 +45,7 @@ def of_submit(capfd, folder, *options):
     return job_file(folder, "first")
 
 
-@pytest.mark.parametrize("written_by", [of_run, of_submit])
+@pytest.mark.parametrize("written_by", [pytest.param(of_run, marks=pytest.mark.campaign), of_submit])
 def test_run_takes_the_file_of_a_run_and_of_a_submitted_job(capfd, folder, monkeypatch, written_by):
     path = written_by(capfd, folder)
     monkeypatch.chdir(folder / "elsewhere")
@@ -61,7 +53,7 @@ def test_run_takes_the_file_of_a_run_and_of_a_submitted_job(capfd, folder, monke
     assert (code, out) == (0, f"0 None {folder} --lr 1\n"), err
 
 
-@pytest.mark.parametrize("written_by", [of_run, of_submit])
+@pytest.mark.parametrize("written_by", [of_run, pytest.param(of_submit, marks=pytest.mark.campaign)])
 def test_submit_takes_the_file_of_a_run_and_of_a_submitted_job(capfd, folder, monkeypatch, written_by):
     path = written_by(capfd, folder)
     monkeypatch.chdir(folder / "elsewhere")
@@ -70,7 +62,7 @@ def test_submit_takes_the_file_of_a_run_and_of_a_submitted_job(capfd, folder, mo
     assert f"0 None {folder} --lr 1\n" in out
 
 
-@pytest.mark.parametrize("written_by", [of_run, of_submit])
+@pytest.mark.parametrize("written_by", [of_run, pytest.param(of_submit, marks=pytest.mark.campaign)])
 def test_render_takes_both_and_what_it_prints_runs(capfd, folder, written_by):
     path = written_by(capfd, folder)
     code, text, err = call(capfd, "render", "--site", "local", "--runs-root", "rendered", path)

@@ -7,17 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from rankup.cli.app import main
+from commands import calling
 from rankup.scale.results import Configuration, Measured, StudyResults, write_results
 
 CURVE = "1:348.62 4:1226.38 8:2632.93 16:5115.4"
 
 
-def call(capsys, *words) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(["predict", *map(str, words)])
-    said = capsys.readouterr()
-    return int(ended.value.code or 0), said.out, said.err
+call = calling("predict")
 
 
 def study(folder: Path, **more) -> Path:

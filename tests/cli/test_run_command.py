@@ -7,16 +7,10 @@ import json
 
 import pytest
 
-from rankup.cli.app import main
+from commands import calling
 from rankup.cli.output.rank_lines import LineView
 
-
-def run(capfd, *args):
-    """Exit code, stdout and stderr of ``rankup run ARGS`` in this process."""
-    with pytest.raises(SystemExit) as ended:
-        main(["run", *args])
-    captured = capfd.readouterr()
-    return ended.value.code, captured.out, captured.err
+run = calling("run")
 
 
 @pytest.fixture(autouse=True)

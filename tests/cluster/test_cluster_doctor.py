@@ -152,7 +152,13 @@ LAUNCHERS = {
 }
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        pytest.param(name, marks=[] if name in ("torchrun", "a part of a job") else pytest.mark.campaign)
+        for name in LAUNCHERS
+    ],
+)
 def test_any_launcher_can_start_it(lab: Lab, launcher: str):
     words, ranks = LAUNCHERS[launcher]
     if launcher == "mpirun" and shutil.which("mpirun") is None:

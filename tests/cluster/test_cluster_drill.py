@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import ALICE, HEAD, Lab
+from lab import HEAD, Lab
 
 from drilling import keep, losing_nodes
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
-JOBS = Path(__file__).parents[1] / "drill" / "jobs"
 SIZES = "--time 10m --stop-before 60s --nodes 2 --nproc-per-node 1 --max-restarts 2"
 RENDER = f"rankup render --site slurm {SIZES} steps.py"
-
-
-def project(lab: Lab, name: str, *files: str) -> Path:
-    """A folder of alice's, with ``files`` of tests/drill/jobs."""
-    folder = lab.alice / name
-    folder.mkdir()
-    for file in files:
-        shutil.copy(JOBS / file, folder)
-    for path in (folder, *folder.iterdir()):
-        os.chown(path, ALICE, ALICE)
-    return folder
 
 
 def drill(lab: Lab, folder: Path, *words: str) -> dict[str, Any]:
@@ -42,7 +28,7 @@ def drill(lab: Lab, folder: Path, *words: str) -> dict[str, Any]:
 
 
 def test_a_preempted_job_goes_on_and_one_whose_rank_is_killed_does_not(cluster: Lab):
-    folder = project(cluster, "cyclone", "cyclone.sh", "train.py")
+    folder = cluster.project("cyclone", "cyclone.sh", "train.py")
     answer = drill(cluster, folder, "--failures", "preempted,rank-killed", "cyclone.sh")
     rows = answer["rows"]
     assert answer["code"] == 0, answer
@@ -72,7 +58,7 @@ RECORDS = {
 
 @pytest.mark.campaign
 def test_a_rendered_job_survives_every_failure_with_the_same_weights(own_cluster: Lab):
-    folder = project(own_cluster, "ours", "steps.py")
+    folder = own_cluster.project("ours", "steps.py")
     script = own_cluster.run(HEAD, ["env", "-C", folder, *RENDER.split()], alice=True)
     (folder / "job.sh").write_text(script.out)
     again = "RANKUP_RUN=$(echo $PWD/runs/steps/*) sbatch job.sh"
@@ -92,7 +78,7 @@ def test_a_rendered_job_survives_every_failure_with_the_same_weights(own_cluster
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", ["cyclone", "olivia"])
 def test_scripts_of_others_meet_every_failure(own_cluster: Lab, name: str):
-    folder = project(own_cluster, name, f"{name}.sh", "train.py" if name == "cyclone" else "plain.py")
+    folder = own_cluster.project(name, f"{name}.sh", "train.py" if name == "cyclone" else "plain.py")
     with losing_nodes(own_cluster.alice, own_cluster.cut_power, own_cluster.revive) as operator:
         answer = drill(own_cluster, folder, *operator, f"{name}.sh")
     keep(answer, f"slurm-{name}")

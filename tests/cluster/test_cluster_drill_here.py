@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import sys
@@ -15,9 +14,9 @@ import pytest
 from lab import ALICE, HEAD, Lab, why_not
 
 from drilling import Here
+from lab_user import JOBS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
-JOBS = Path(__file__).parents[1] / "drill" / "jobs"
 
 
 @pytest.fixture
@@ -58,12 +57,7 @@ def test_nothing_is_left_of_a_drill_that_is_killed_while_its_job_trains(folder: 
 @pytest.mark.campaign
 def test_the_jobs_are_those_of_the_user_for_whom_root_calls(cluster: Lab):
     """In the lab of the tests, whose user can read this Python: a lab on its head."""
-    folder = cluster.alice / "here"
-    folder.mkdir()
-    for file in ("cyclone.sh", "train.py"):
-        shutil.copy(JOBS / file, folder)
-    for path in (folder, *folder.iterdir()):
-        os.chown(path, ALICE, ALICE)
+    folder = cluster.project("here", "cyclone.sh", "train.py")
     words = ["rankup", "drill", "--here", "--json", "--failures", "read-only,node-lost", "cyclone.sh"]
     command = ["env", "-C", folder, "SUDO_USER=alice", sys.executable, "-m", *words]
     done = cluster.run(HEAD, command, timeout=800)

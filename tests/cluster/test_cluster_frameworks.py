@@ -57,13 +57,13 @@ SCRIPTS = {
     "frameworks/hf_trainer.py": ("transformers", ()),
     "frameworks/lightning_trainer.py": ("lightning", ("--devices", "2", "--num-nodes", "2")),
 }
-# Each on an allocation or as a job, and each way at least once: all pairs would take minutes. And the ranks of a node:
-# an import of transformers takes four seconds, and tests/examples starts two on one node.
+# Each as a job, under each launcher; test_cluster_run.py has `rankup run` on both nodes. And the ranks of a node: an
+# import of transformers takes four seconds, and tests/examples starts two on one node.
 PAIRS = (
     ("ddp_plain.py", "submit-torchrun", 2),
     ("frameworks/deepspeed_environment.py", "submit-srun", 2),
     ("frameworks/accelerate_loop.py", "submit-mpirun", 2),
-    ("frameworks/hf_trainer.py", "rankup-run", 1),
+    pytest.param("frameworks/hf_trainer.py", "rankup-run", 1, marks=pytest.mark.campaign),
     ("frameworks/lightning_trainer.py", "submit-srun", 2),
     pytest.param("frameworks/lightning_trainer.py", "submit-mpirun", 2, marks=pytest.mark.campaign),
 )

@@ -106,8 +106,14 @@ if sys.argv[1] == "kill":
 """
 
 
-@pytest.mark.parametrize("how", ["end", "kill"])
-@pytest.mark.parametrize("launcher", ["torchrun", "srun"])
+# A kill under srun: test_cluster_sampler.py.
+@pytest.mark.parametrize(
+    ("launcher", "how"),
+    [
+        ("torchrun", "kill"),
+        *(pytest.param(*each, marks=pytest.mark.campaign) for each in (("torchrun", "end"), ("srun", "end"))),
+    ],
+)
 def test_each_node_is_sampled_and_no_sampler_outlives_the_job(cluster: Lab, launcher: str, how: str):
     (cluster.shared / "sampled.py").write_text(SAMPLED)
     spec = job(cluster, ("sampled.py", how), nodes=2, nproc_per_node=1, launcher=launcher)

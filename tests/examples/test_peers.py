@@ -31,6 +31,7 @@ def needs(package: str) -> None:
 
 
 @aborts_at_exit
+@pytest.mark.campaign  # of the versions in constraints.txt it is known
 @pytest.mark.usefixtures("warm_python")
 @pytest.mark.parametrize("kind", EPOCHS)
 def test_an_epoch_of_1437_samples_on_two_processes(tmp_path, kind):

@@ -145,7 +145,7 @@ def test_numbers_of_lines_count_those_left_out(tmp_path, monkeypatch):
     assert all(text == f"line {number}" for number, text in whole[1:])
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_mutilated_logs_never_crash(tmp_path, data):
     text = data.draw(st.sampled_from(REAL))
@@ -176,7 +176,7 @@ def test_mutilated_logs_never_crash(tmp_path, data):
         assert found.as_dict()["code"]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary(max_size=4000))
 def test_rubbish_never_crashes(tmp_path, data):
     path = tmp_path / "job.log"

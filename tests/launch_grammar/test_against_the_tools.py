@@ -9,16 +9,13 @@ import re
 import shutil
 import string
 import subprocess
-import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from rankup.launch_grammar.numbers import refusal
 from rankup.launch_grammar.options import Grammar, Option, commands, grammar_of
-
-# Each process of these tests is a real tool.
-pytestmark = pytest.mark.own_python
 
 NONE, OPTIONAL, VALUE = "no value", "a value after =", "a value"
 
@@ -163,8 +160,8 @@ argparse.ArgumentParser.parse_args = argparse.ArgumentParser.parse_known_args = 
 """
 
 
-def _argparse(code: str) -> tuple[bool, dict[str, int]]:
-    done = subprocess.run([sys.executable, "-c", _PARSER + code], capture_output=True, text=True)
+def _argparse(python: Path, code: str) -> tuple[bool, dict[str, int]]:
+    done = subprocess.run([python, "-c", _PARSER + code], capture_output=True, text=True)
     line = next((one for one in done.stdout.splitlines() if one.startswith("OPTIONS ")), "")
     assert line, done.stderr
     abbreviations, options = json.loads(line.removeprefix("OPTIONS "))
@@ -181,10 +178,10 @@ def _argparse(code: str) -> tuple[bool, dict[str, int]]:
         ("deepspeed", "deepspeed", "from deepspeed.launcher.runner import parse_args; parse_args([])"),
     ],
 )  # fmt: skip
-def test_options_of_launchers_of_pytorch(launcher: str, package: str, code: str):
+def test_options_of_launchers_of_pytorch(launcher: str, package: str, code: str, warm: Path):
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
-    abbreviations, real = _argparse(code)
+    abbreviations, real = _argparse(warm / "python", code)
     grammar = grammar_of(launcher)
     ours = {spelling: option for spelling, option in grammar.by_spelling.items() if not option.gone}
     differs = {name: values for name, values in real.items() if _values(grammar.find(name)) != values}

@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pbs_jobs import RANKUP
-from pbs_lab import ALICE, HEAD, PbsLab
+from pbs_lab import HEAD, PbsLab
 
 from drilling import keep, losing_nodes
 
 pytestmark = [pytest.mark.pbs, pytest.mark.timeout(2400)]
-JOBS = Path(__file__).parents[1] / "drill" / "jobs"
 SIZES = ("--nodes", "2", "--nproc-per-node", "1", "--time", "4m", "--stop-before", "60s")
-
-
-def project(lab: PbsLab, name: str, *files: str) -> Path:
-    folder = lab.alice / name
-    folder.mkdir()
-    for file in files:
-        shutil.copy(JOBS / file, folder)
-    for path in (folder, *folder.iterdir()):
-        os.chown(path, ALICE, ALICE)
-    return folder
 
 
 def drill(lab: PbsLab, folder: Path, *words: str) -> dict[str, Any]:
@@ -41,7 +28,7 @@ def drill(lab: PbsLab, folder: Path, *words: str) -> dict[str, Any]:
 
 @pytest.mark.campaign
 def test_a_chain_of_jobs_goes_on_and_cannot_be_cancelled(pbs: PbsLab):
-    folder = project(pbs, "eap", "eap.sh", "train.py")
+    folder = pbs.project("eap", "eap.sh", "train.py")
     rows = drill(pbs, folder, "--failures", "preempted,cancelled,rank-killed", "eap.sh")["rows"]
     assert "Unauthorized" in rows["preempted"]["not_tried"]  # an ordinary user may not
     killed = rows["rank-killed"]
@@ -63,7 +50,7 @@ RECORDS = {
 @pytest.mark.parametrize("name", ["ours", "eap"])
 def test_every_failure_meets_a_job(own_pbs: PbsLab, name: str):
     own_pbs.manage("set server operators += alice@*\n")
-    folder = project(own_pbs, name, *(("steps.py",) if name == "ours" else ("eap.sh", "train.py")))
+    folder = own_pbs.project(name, *(("steps.py",) if name == "ours" else ("eap.sh", "train.py")))
     again: tuple[str, ...] = ()
     script = "eap.sh"
     if name == "ours":

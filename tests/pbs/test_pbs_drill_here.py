@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import sys
@@ -15,9 +14,9 @@ import pytest
 from pbs_lab import ALICE, HEAD, PbsLab, why_not
 
 from drilling import Here
+from lab_user import JOBS
 
 pytestmark = [pytest.mark.pbs, pytest.mark.timeout(1500)]
-JOBS = Path(__file__).parents[1] / "drill" / "jobs"
 
 
 @pytest.fixture
@@ -60,12 +59,7 @@ def test_nothing_is_left_of_a_drill_on_pbs_that_is_interrupted_while_its_job_tra
 @pytest.mark.campaign
 def test_the_jobs_are_those_of_the_user_for_whom_root_calls_who_may_rerun_them(pbs: PbsLab):
     """In the lab of the tests, whose user can read this Python: a lab on its head."""
-    folder = pbs.alice / "here"
-    folder.mkdir()
-    for file in ("eap.sh", "train.py"):
-        shutil.copy(JOBS / file, folder)
-    for path in (folder, *folder.iterdir()):
-        os.chown(path, ALICE, ALICE)
+    folder = pbs.project("here", "eap.sh", "train.py")
     words = ["rankup", "drill", "--here", "--as", "alice", "--json", "--failures", "preempted", "eap.sh"]
     command = ["env", "-C", folder, f"PYTHON={sys.executable}", sys.executable, "-m", *words]
     done = pbs.run_as(HEAD, command, None, 900, alice=False)

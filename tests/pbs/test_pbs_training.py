@@ -1,4 +1,4 @@
-"""Trainings on several nodes of a real PBS: a killed rank, a resume, and the same bits as without."""
+"""Trainings on several nodes of a real PBS: a killed rank, a resume, and the same bits. `make test` has it on SLURM."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from pbs_jobs import ended, log, rankup, submit
 from pbs_lab import PbsLab
 
-pytestmark = [pytest.mark.pbs, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.pbs, pytest.mark.campaign, pytest.mark.timeout(600)]
 
 # In fp32 a sum over more than two ranks depends on its order, and so on how DDP lays out its buckets.
 KILLED = """
@@ -30,7 +30,7 @@ print(f"rank {run.world.rank} of {run.world.world_size} began at {begin} and has
 """
 
 
-@pytest.mark.parametrize(("nodes", "nproc"), [(2, 2), pytest.param(3, 1, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize(("nodes", "nproc"), [(2, 2), (3, 1)])
 def test_a_job_of_which_a_rank_was_killed_goes_on_to_the_same_bits(pbs: PbsLab, nodes: int, nproc: int):
     pbs.write("killed.py", KILLED)
     world = nodes * nproc

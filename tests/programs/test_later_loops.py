@@ -132,7 +132,7 @@ PROGRAMS = [RateFinder, RateFinderLeft, SchedulePerLoop, BornAgain]
         pytest.param(
             each,
             id=each.name(),
-            marks=[] if each in (RateFinderLeft, SchedulePerLoop) else pytest.mark.campaign,
+            marks=[] if each is SchedulePerLoop else pytest.mark.campaign,
         )
         for each in PROGRAMS
     ],

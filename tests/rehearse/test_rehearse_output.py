@@ -21,7 +21,7 @@ from rehearse.scripts import codes, rehearsed, text
 pytestmark = pytest.mark.skipif(bool(sandbox.available()), reason="no user namespaces here")
 
 TWO = ("--nodes=2", "--ntasks-per-node=1", "--gpus-per-node=4", "--cpus-per-task=16")
-EIGHT = ("--nodes=2", "--ntasks-per-node=4", "--gpus-per-node=4", "--cpus-per-task=4")
+FOUR = ("--nodes=2", "--ntasks-per-node=2", "--gpus-per-node=2", "--cpus-per-task=4")
 HEAD = "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1) MASTER_PORT=29500\n"
 AGENT = "torchrun --nnodes=2 --nproc_per_node=4 --master_addr=$MASTER_ADDR --master_port=29500"
 C10D = "torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=node1:29500"
@@ -87,38 +87,38 @@ RANKS = "export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LO
 
 
 def test_srun_starts_one_task_for_each_gpu(tmp_path: Path):
-    report = rehearsed(tmp_path, HEAD + f"srun bash -c '{RANKS}'", EIGHT)
+    report = rehearsed(tmp_path, HEAD + f"srun bash -c '{RANKS}'", FOUR)
     assert text(report, tmp_path, 100) == dedent("""\
-        Rehearsal of job.sh under SLURM: 2 nodes, 4 GPUs each, 16 CPUs each
+        Rehearsal of job.sh under SLURM: 2 nodes, 2 GPUs each, 8 CPUs each
 
-        Launch 1: 8 processes by srun, world size 8
+        Launch 1: 4 processes by srun, world size 4
           command   python train.py
           folder    DIR
           meet at   node1:29500
           ranks by  RANK
-          variables CUDA_VISIBLE_DEVICES=0,1,2,3  MASTER_ADDR=node1  MASTER_PORT=29500
-                    ROCR_VISIBLE_DEVICES=0,1,2,3  WORLD_SIZE=8
+          variables CUDA_VISIBLE_DEVICES=0,1  MASTER_ADDR=node1  MASTER_PORT=29500  ROCR_VISIBLE_DEVICES=0,1
+                    WORLD_SIZE=4
 
           host   node  rank  local  GPU  CPUs
-          node1  0     0-3   0-3    0-3  4
-          node2  1     4-7   0-3    0-3  4
+          node1  0     0-1   0-1    0-1  4
+          node2  1     2-3   0-1    0-1  4
 
         No findings.""")
 
 
 def test_a_rank_that_is_expanded_in_the_batch_shell(tmp_path: Path):
-    report = rehearsed(tmp_path, HEAD + f'srun bash -c "{RANKS}"', EIGHT)
+    report = rehearsed(tmp_path, HEAD + f'srun bash -c "{RANKS}"', FOUR)
     shown = text(report, tmp_path, 200)
-    assert "  node1  0     0 (4 times)  0 (4 times)  0 (4 times)  4\n" in shown
-    assert "error: 8 processes have rank 0 [doubled-rank]\n" in shown
+    assert "  node1  0     0 (2 times)  0 (2 times)  0 (2 times)  4\n" in shown
+    assert "error: 4 processes have rank 0 [doubled-rank]\n" in shown
     assert codes(report) == {"doubled-rank", "shared-device", "idle-gpus"}
 
 
 def test_more_tasks_than_gpus(tmp_path: Path):
-    directives = ("--nodes=1", "--ntasks-per-node=6", "--gpus-per-node=4")
+    directives = ("--nodes=1", "--ntasks-per-node=3", "--gpus-per-node=2")
     report = rehearsed(tmp_path, HEAD + f"srun bash -c '{RANKS}'", directives)
     assert codes(report) == {"no-such-device"}
-    assert "2 of 6 processes find no GPU for their local rank: rank 4 on node1" in text(report, tmp_path, 200)
+    assert "1 of 3 processes find" in text(report, tmp_path, 200)
 
 
 def test_mpirun_under_pbs(tmp_path: Path):
@@ -212,49 +212,54 @@ def test_agents_with_addresses_of_their_own(tmp_path: Path):
     assert "node1:29500, node2:29500" in text(report, tmp_path, 200)
 
 
+MISTAKES = [
+    ("srun torchrun --nproc_per_node=4 train.py", {"separate-worlds"}),
+    ("srun bash -c 'torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$SLURM_NODEID train.py'",
+     {"local-endpoint"}),
+    (f"export MASTER_ADDR=node2\nsrun bash -c '{AGENT} --node_rank=$SLURM_NODEID train.py'", {"wrong-head"}),
+    (f"srun bash -c '{C10D} --rdzv_id=$SLURM_PROCID$RANDOM train.py'", {"different-endpoints"}),
+    ("srun python train.py", {"independent-copies", "idle-gpus"}),
+    ("export RANK=0 WORLD_SIZE=8\npython train.py", {"world-size-mismatch", "no-endpoint", "idle-nodes"}),
+    (HEAD + f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID train.py' &", {"ended-too-early"}),
+    (HEAD + f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID train.py' & wait", set()),
+    (HEAD + f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID trian.py'", {"missing-program"}),
+    ("srun apptainer exec image.sif torchrun --standalone --nproc_per_node=4 train.py", {"separate-worlds",
+     "no-gpu"}),
+    ("echo nothing", {"nothing-started"}),
+    ("set -e\nfalse\nsrun python train.py", {"script-failed"}),
+    ("srun ./run.sh", {"missing-file"}),
+    (f"srun {C10D.replace('node1', '$HEAD_NODE')} train.py", {"no-endpoint"}),
+    (f"cd $(git rev-parse --show-toplevel 2>/dev/null || pwd)\nsrun {C10D} train.py", set()),
+]  # fmt: skip
+# The same names once more, or none: the campaign has them.
+ALIKE = [
+    ("srun torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$SLURM_NODEID train.py", {"doubled-node-rank",
+     "local-endpoint"}),
+    (HEAD + f"srun bash -c '{AGENT.replace('nnodes=2', 'nnodes=3')} --node_rank=$SLURM_NODEID train.py'",
+     {"missing-agents"}),
+    (HEAD + f"srun bash -c '{AGENT.replace('=4', '=6')} --node_rank=$SLURM_NODEID train.py'", {"no-such-device"}),
+    (f"srun {C10D} --rdzv_id=$RANDOM train.py", set()),
+    ("export WORLD_SIZE=1\nsrun bash -c 'RANK=$SLURM_PROCID python train.py'", {"rank-out-of-range", "idle-gpus"}),
+    ("srun bash scripts/launch.sh", {"missing-file"}),
+    (f"source env.sh\n{HEAD}srun {C10D} train.py", {"missing-file"}),
+    (f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID train.py'", {"no-endpoint"}),
+    ("export MASTER_PORT=1 MASTER_ADDR=\nsrun bash -c 'export RANK=$SLURM_PROCID WORLD_SIZE=2; python train.py'",
+     {"no-endpoint", "idle-gpus"}),
+    (f"{HEAD}srun {C10D} train.py\npkill -f train.py", set()),
+    (f"source /opt/site/bin/activate\n{HEAD}srun {C10D} train.py\ndeactivate", {"not-here"}),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("body", "found"),
-    [
-        ("srun torchrun --nproc_per_node=4 train.py", {"separate-worlds"}),
-        ("srun torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$SLURM_NODEID train.py", {"doubled-node-rank",
-        "local-endpoint"}),
-        ("srun bash -c 'torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$SLURM_NODEID train.py'",
-        {"local-endpoint"}),
-        (f"export MASTER_ADDR=node2\nsrun bash -c '{AGENT} --node_rank=$SLURM_NODEID train.py'", {"wrong-head"}),
-        (HEAD + f"srun bash -c '{AGENT.replace('nnodes=2', 'nnodes=3')} --node_rank=$SLURM_NODEID train.py'",
-        {"missing-agents"}),
-        (HEAD + f"srun bash -c '{AGENT.replace('=4', '=6')} --node_rank=$SLURM_NODEID train.py'", {"no-such-device"}),
-        (f"srun {C10D} --rdzv_id=$RANDOM train.py", set()),
-        (f"srun bash -c '{C10D} --rdzv_id=$SLURM_PROCID$RANDOM train.py'", {"different-endpoints"}),
-        ("srun python train.py", {"independent-copies", "idle-gpus"}),
-        ("export RANK=0 WORLD_SIZE=8\npython train.py", {"world-size-mismatch", "no-endpoint", "idle-nodes"}),
-        ("export WORLD_SIZE=1\nsrun bash -c 'RANK=$SLURM_PROCID python train.py'", {"rank-out-of-range", "idle-gpus"}),
-        (HEAD + f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID train.py' &", {"ended-too-early"}),
-        (HEAD + f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID train.py' & wait", set()),
-        (HEAD + f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID trian.py'", {"missing-program"}),
-        ("srun apptainer exec image.sif torchrun --standalone --nproc_per_node=4 train.py", {"separate-worlds",
-        "no-gpu"}),
-        ("echo nothing", {"nothing-started"}),
-        ("set -e\nfalse\nsrun python train.py", {"script-failed"}),
-        ("srun ./run.sh", {"missing-file"}),
-        ("srun bash scripts/launch.sh", {"missing-file"}),
-        (f"source env.sh\n{HEAD}srun {C10D} train.py", {"missing-file"}),
-        (f"srun {C10D.replace('node1', '$HEAD_NODE')} train.py", {"no-endpoint"}),
-        (f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID train.py'", {"no-endpoint"}),
-        ("export MASTER_PORT=1 MASTER_ADDR=\nsrun bash -c 'export RANK=$SLURM_PROCID WORLD_SIZE=2; python train.py'",
-        {"no-endpoint", "idle-gpus"}),
-        (f"{HEAD}srun {C10D} train.py\npkill -f train.py", set()),
-        (f"source /opt/site/bin/activate\n{HEAD}srun {C10D} train.py\ndeactivate", {"not-here"}),
-        (f"cd $(git rev-parse --show-toplevel 2>/dev/null || pwd)\nsrun {C10D} train.py", set()),
-    ],
-)  # fmt: skip
+    ("body", "found"), [*MISTAKES, *(pytest.param(*each, marks=pytest.mark.campaign) for each in ALIKE)]
+)
 def test_a_mistake_has_a_name(tmp_path: Path, body: str, found: set[str]):
     assert codes(rehearsed(tmp_path, body, TWO)) == found
 
 
 def test_a_program_that_reads_slurms_variables_has_ranks_by_them(tmp_path: Path):
     program = "import torch, os\nrank = int(os.environ['SLURM_PROCID'])\n"
-    report = rehearsed(tmp_path, HEAD + "srun python train.py", EIGHT, program=program)
+    report = rehearsed(tmp_path, HEAD + "srun python train.py", FOUR, program=program)
     assert codes(report) == set()
     assert "  ranks by  SLURM_PROCID\n" in text(report, tmp_path)
 
@@ -273,7 +278,7 @@ def test_an_exported_world_size_counts_for_a_program_that_reads_it(
         "import os, torch\ntorch.distributed.init_process_group('nccl', rank=int(os.environ['SLURM_PROCID']), "
         "world_size=int(os.environ['WORLD_SIZE']))\n"
     )
-    report = rehearsed(tmp_path, HEAD + EXPORTED + f"{start} train.py", EIGHT, program=program)
+    report = rehearsed(tmp_path, HEAD + EXPORTED + f"{start} train.py", FOUR, program=program)
     assert codes(report) == found
 
 
@@ -319,7 +324,6 @@ def test_what_is_not_on_this_machine_is_pretended_and_said(tmp_path: Path):
     ("directives", "sizes"),
     [
         (("--nodes=1",), "1 node, 1 CPU"),
-        (("--nodes=2",), "2 nodes, 1 CPU each"),
         (("--nodes=1", "--cpus-per-task=8", "--gpus-per-node=1"), "1 node, 1 GPU, 8 CPUs"),
     ],
 )
@@ -330,7 +334,7 @@ def test_the_first_line_counts_in_english(tmp_path: Path, directives: tuple[str,
 
 @pytest.mark.parametrize(
     ("array", "said"),
-    [("0-9%2", "0: 10 from 0 to 9 by 1"), ("3", "3: 1 from 3 to 3 by 1"), ("1-7:3", "1: 3 from 1 to 7 by 3")],
+    [("3", "3: 1 from 3 to 3 by 1"), ("1-7:3", "1: 3 from 1 to 7 by 3")],
 )
 def test_a_task_of_an_array_knows_the_whole_array(tmp_path: Path, array: str, said: str):
     names = ("COUNT from", "MIN to", "MAX by", "STEP")
@@ -388,12 +392,12 @@ def test_what_ray_starts_is_not_missed(tmp_path: Path):
 
 
 def test_an_image_whose_variable_a_module_sets(tmp_path: Path):
-    report = rehearsed(tmp_path, "srun singularity exec $SIF python -u train.py", EIGHT)
-    assert [len(launch.processes) for launch in report.launches] == [8]
+    report = rehearsed(tmp_path, "srun singularity exec $SIF python -u train.py", FOUR)
+    assert [len(launch.processes) for launch in report.launches] == [4]
 
 
 def test_a_command_that_only_the_image_has_is_not_an_error(tmp_path: Path):
-    report = rehearsed(tmp_path, "srun singularity exec --nv torch.sif python-of-the-image train.py", EIGHT)
+    report = rehearsed(tmp_path, "srun singularity exec --nv torch.sif python-of-the-image train.py", FOUR)
     (finding,) = [finding for finding in report.findings if finding.code == "nothing-started"]
     assert finding.severity is Severity.WARNING
 
@@ -445,22 +449,23 @@ def test_a_script_is_submitted_from_the_folder_of_its_user(tmp_path: Path, monke
     assert {one.folder for one in report.launches[0].processes} == {str(tmp_path)}
 
 
-@pytest.mark.parametrize(
-    ("command", "answer"),
-    [
-        ("hostname -I", "10.0.0.12 "),
-        ("ip -o -4 addr show dev ib0", "2: ib0    inet 10.0.0.12/16 brd 10.0.255.255 scope global ib0"),
-        ("ifconfig ib0 | awk '/inet/ {print $2}'", "10.0.0.12"),
-        ("scontrol show hostlist node1,node2", "node[1-2]"),
-        ("scontrol show job | grep -o 'NodeList=.*'", "NodeList=node[1-2]"),
-        ("squeue -h -j 1 -o '%N %D'", "node[1-2] 2"),
-        ("sbatch --parsable next.sh", "4712"),
-        ("conda info --base", "/opt/conda"),
-    ],
-)
-def test_a_command_of_the_cluster_answers(tmp_path: Path, command: str, answer: str):
-    report = rehearsed(tmp_path, f'echo "[$({command})]"', ["--nodes=2"], program="")
-    assert f"[{answer}]\n" in report.rehearsal.output
+ANSWERS = {
+    "hostname -I": "10.0.0.12 ",
+    "ip -o -4 addr show dev ib0": "2: ib0    inet 10.0.0.12/16 brd 10.0.255.255 scope global ib0",
+    "ifconfig ib0 | awk '/inet/ {print $2}'": "10.0.0.12",
+    "scontrol show hostlist node1,node2": "node[1-2]",
+    "scontrol show job | grep -o 'NodeList=.*'": "NodeList=node[1-2]",
+    "squeue -h -j 1 -o '%N %D'": "node[1-2] 2",
+    "sbatch --parsable next.sh": "4712",
+    "conda info --base": "/opt/conda",
+}
+
+
+def test_commands_of_the_cluster_answer(tmp_path: Path):
+    body = "\n".join(f'echo "[$({command})]"' for command in ANSWERS)
+    report = rehearsed(tmp_path, body, ["--nodes=2"], program="")
+    said = [line for line in report.rehearsal.output.splitlines() if line.startswith("[")]
+    assert said == [f"[{answer}]" for answer in ANSWERS.values()]
 
 
 def test_a_pbs_script_needs_no_first_line(tmp_path: Path):
@@ -476,24 +481,22 @@ def test_a_pbs_script_needs_no_first_line(tmp_path: Path):
 @pytest.mark.parametrize(
     ("program", "found"),
     [
-        ("dist.init_process_group('nccl', rank=rank, world_size=4)", {"rank-out-of-range"}),
+        ("dist.init_process_group('nccl', rank=rank, world_size=3)", {"rank-out-of-range"}),
         ("dist.init_process_group('nccl', rank=rank, world_size=8)", {"world-size-mismatch"}),
         ("dist.init_process_group('nccl')\ntorch.cuda.set_device(rank)", {"no-such-device"}),
         ("dist.init_process_group('nccl')\ntorch.cuda.set_device(0)", {"shared-device", "idle-gpus"}),
-        ("dist.init_process_group('nccl')\ntorch.cuda.set_device(rank % 3)", set()),
+        ("dist.init_process_group('nccl')\ntorch.cuda.set_device(rank % 2)", set()),
     ],
 )
 def test_what_the_program_writes_down_counts(tmp_path: Path, program: str, found: set[str]):
     head = "import os, torch, torch.distributed as dist\nrank = int(os.environ['SLURM_PROCID'])\n"
-    six = ("--nodes=2", "--ntasks-per-node=3", "--gpus-per-node=3")
-    assert codes(rehearsed(tmp_path, HEAD + "srun python train.py", six, program=head + program)) == found
+    assert codes(rehearsed(tmp_path, HEAD + "srun python train.py", FOUR, program=head + program)) == found
 
 
 @pytest.mark.parametrize(
     ("start", "program"),
     [
         ("srun python", "import torch.multiprocessing as mp\nmp.spawn(work, nprocs=4)\n"),
-        ("python", "import ray\nray.init()\nimport torch\n"),
         ("python", "import lightning as L\nL.Trainer(devices=4)\n"),
         ("python", "import torch\nmodel = torch.nn.DataParallel(model)\n"),
     ],

@@ -143,10 +143,11 @@ dist.destroy_process_group()
     ("start", "each"),  # every process imports torch, which takes two seconds of a core
     [
         ("srun bash -c 'export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS; exec python train.py'", 1),
-        (
+        pytest.param(
             "srun bash -c 'exec python -m torch.distributed.run --nnodes=2 --nproc_per_node=1 "
             "--node_rank=$SLURM_NODEID --master_addr=$MASTER_ADDR --master_port=$MASTER_PORT train.py'",
             1,
+            marks=pytest.mark.campaign,
         ),
     ],
     ids=["srun", "torchrun"],

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from rankup.cli.app import main
+from commands import calling
 from rankup.cli.resume_options import with_value
 from rankup_process import Started, script
 from snapshot_faults import saved
@@ -39,15 +39,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def call(capfd, *args):
-    """Exit code, stdout and stderr of ``rankup ARGS`` in this process."""
-    try:
-        main(args)
-        code = 0
-    except SystemExit as ended:
-        code = ended.code or 0
-    out, err = capfd.readouterr()
-    return code, out, err
+call = calling()
 
 
 def killed(folder, *args, how=signal.SIGKILL):

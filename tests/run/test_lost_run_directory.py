@@ -47,7 +47,7 @@ def spare_of(err: str) -> Path:
 
 
 @pytest.mark.own_python
-@pytest.mark.parametrize(("ranks", "code"), [(2, 0), (1, 3)])
+@pytest.mark.parametrize(("ranks", "code"), [(2, 0), pytest.param(1, 3, marks=pytest.mark.campaign)])
 def test_a_disk_that_fills_up_does_not_end_the_script(tmp_path, small_disk, ranks, code):
     name = script(tmp_path, FILLS)
     run = Started(tmp_path, "--nproc-per-node", str(ranks), name, str(code), starter=small_disk).end()

@@ -37,15 +37,6 @@ def test_the_first_traceback_comes_first_while_the_others_sit_in_a_collective(tm
     assert "no good" in (run.run_dir / "logs" / "rank-1.err").read_text()
 
 
-def test_options_of_the_script_are_never_those_of_torchrun(tmp_path):
-    """torchrun takes --n and --m for abbreviations of its own options, --nnodes among them."""
-    name = script(tmp_path, "import sys\nprint(sys.argv[1:], flush=True)\n")
-    options = ["--n", "3", "--m=2", "--standalone", "--", "-v"]
-    run = Started(tmp_path, "--nproc-per-node", "2", name, *options).end()
-    assert run.code == 0, run.err
-    assert run.out.count(str(options)) == 2, run.out
-
-
 def test_ranks_that_ignore_sigterm_do_not_hold_up_a_failed_run(tmp_path):
     """torchrun by itself would wait for 30 seconds."""
     name = script(
@@ -99,23 +90,6 @@ def test_a_ctrl_c_leaves_no_process_not_even_a_worker_of_a_rank(tmp_path):
     assert any("ended by SIGINT" in line for line in run.own), run.own
 
 
-def test_a_second_attempt_succeeds(tmp_path):
-    name = script(
-        tmp_path,
-        """
-        import os, sys
-        attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
-        print("attempt", attempt)
-        sys.exit(4 if attempt == 0 and os.environ["RANK"] == "0" else 0)
-        """,
-    )
-    run = Started(tmp_path, "--nproc-per-node", "2", "--max-restarts", "1", name).end()
-    assert run.code == 0, run.err
-    assert "[rank 0] attempt 0" in run.out
-    assert "[rank 0] attempt 1" in run.out
-    assert (run.outcome["outcome"], run.outcome["restarts"], run.outcome["failed_rank"]) == ("done", 1, None)
-
-
 @aborts_at_exit
 def test_the_processes_of_a_second_attempt_meet_each_other_and_not_the_dead(tmp_path):
     name = script(
@@ -124,6 +98,7 @@ def test_the_processes_of_a_second_attempt_meet_each_other_and_not_the_dead(tmp_
         import os, signal, time, torch, torch.distributed as dist
         dist.init_process_group("gloo")
         dist.all_reduce(torch.ones(1))
+        print("attempt", os.environ["TORCHELASTIC_RESTART_COUNT"], flush=True)
         if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and dist.get_rank() == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         total = torch.ones(1)
@@ -135,20 +110,25 @@ def test_the_processes_of_a_second_attempt_meet_each_other_and_not_the_dead(tmp_
     )
     run = Started(tmp_path, "--nproc-per-node", "2", "--max-restarts", "1", name).end()
     assert run.code == 0, run.err
-    assert sorted(run.out.splitlines()) == ["[rank 0] together 2.0", "[rank 1] together 2.0"]
+    said = ("attempt 0", "attempt 1", "together 2.0")
+    assert sorted(run.out.splitlines()) == [f"[rank {rank}] {words}" for rank in (0, 1) for words in said]
+    assert (run.outcome["outcome"], run.outcome["restarts"], run.outcome["failed_rank"]) == ("done", 1, None)
 
 
 def test_two_nodes_by_hand_with_one_and_two_processes(tmp_path):
+    """torchrun takes --n and --m for abbreviations of its own options: here they are the script's."""
     name = script(
         tmp_path,
         """
-        import os
+        import os, sys
+        assert sys.argv[1:] == ["--n", "3", "--m=2", "--standalone", "--", "-v"], sys.argv
         print(*(os.environ[k] for k in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "GROUP_RANK", "OMP_NUM_THREADS")))
         """,
     )
+    script_and_options = (name, "--n", "3", "--m=2", "--standalone", "--", "-v")
     common = ("--nnodes", "2", "--rdzv-endpoint", f"127.0.0.1:{free_port()}")
-    first = Started(tmp_path, *common, "--node-rank", "0", "--nproc-per-node", "1", name)
-    second = Started(tmp_path, *common, "--node-rank", "1", "--nproc-per-node", "2", name)
+    first = Started(tmp_path, *common, "--node-rank", "0", "--nproc-per-node", "1", *script_and_options)
+    second = Started(tmp_path, *common, "--node-rank", "1", "--nproc-per-node", "2", *script_and_options)
     first.end()
     second.end()
     assert (first.code, second.code) == (0, 0), first.err + second.err

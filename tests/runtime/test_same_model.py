@@ -245,7 +245,12 @@ def accumulated(parts: int, clip: float | None) -> dict:
 
 
 @pytest.mark.parametrize(
-    ("world_size", "parts", "clip"), [(1, 3, None), (2, 2, None), (2, 4, 0.2), (1, 1, 0.2)]
+    ("world_size", "parts", "clip"),
+    [
+        (2, 2, None),
+        (2, 4, 0.2),
+        *(pytest.param(1, n, clip, marks=pytest.mark.campaign) for n, clip in ((3, None), (1, 0.2))),
+    ],
 )
 def test_accumulation_and_clipping_take_the_same_steps(world_size, parts, clip):
     # 23 = 3 × 7 + 2: the tail of the epoch leaves micro-batches, and on two ranks whole windows, nearly empty.
@@ -345,7 +350,7 @@ def test_a_copy_of_a_bf16_model_is_its_own_and_an_error_in_forward_leaves_autoca
     assert run_ranks(bf16_of_a_copy_and_of_a_forward_that_raises, 1) == [(True, False)]
 
 
-@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.campaign), 2])
 def test_bf16_computes_in_autocast_and_keeps_weights_and_outputs_in_fp32(world_size):
     for output, weight, first, last in run_ranks(train_bf16, world_size):
         assert output == weight == torch.float32
@@ -394,7 +399,10 @@ def two_backwards_per_step(parts: int) -> dict:
     return net.state_dict()
 
 
-@pytest.mark.parametrize(("world_size", "parts"), [(2, 1), (3, 2), (1, 3)])
+@pytest.mark.parametrize(
+    ("world_size", "parts"),
+    [(3, 2), *(pytest.param(*each, marks=pytest.mark.campaign) for each in ((2, 1), (1, 3)))],
+)
 def test_two_losses_per_step_add_up(world_size, parts):
     alone = run_ranks(two_backwards_per_step, 1, 1)[0]
     for weights in run_ranks(two_backwards_per_step, world_size, parts):
@@ -418,7 +426,7 @@ def accumulates_with_infinite_dummy_batches() -> float:
     return net.weight.item()
 
 
-@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.campaign), 2])
 def test_a_dummy_batch_among_micro_batches_counts_nothing_even_if_it_is_infinite(world_size):
     assert run_ranks(accumulates_with_infinite_dummy_batches, world_size) == [pytest.approx(0.9)] * world_size
 
@@ -444,7 +452,10 @@ def gan(parts: int) -> tuple[float, float]:
     return first.weight.item(), second.weight.item()
 
 
-@pytest.mark.parametrize(("world_size", "parts"), [(1, 2), (2, 1), (2, 2)])
+@pytest.mark.parametrize(
+    ("world_size", "parts"),
+    [(2, 2), *(pytest.param(*each, marks=pytest.mark.campaign) for each in ((1, 2), (2, 1)))],
+)
 def test_two_models_in_one_loop_take_the_same_steps_however_they_are_cut(world_size, parts):
     assert run_ranks(gan, world_size, parts) == [(pytest.approx(0.8), pytest.approx(0.8))] * world_size
 

@@ -235,7 +235,7 @@ words = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     st.lists(st.lists(words, min_size=1, max_size=4), min_size=1, max_size=5),
     st.sampled_from([".md", ".csv"]),

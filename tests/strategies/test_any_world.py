@@ -14,7 +14,7 @@ import rankup
 from ranks import run_ranks
 from rankup.runtime.tracing.digest import digest
 
-WORLDS = (1, 2, 3, 4)
+WORLDS = (1, 3, 4)  # and 2, from which a run goes on with 4
 
 
 class Net(nn.Module):

@@ -70,7 +70,9 @@ def trained(folder: Path, epochs: int, widths: tuple[int, ...]) -> dict[str, Any
 
 
 @pytest.mark.parametrize("widths", [pytest.param((3, 3, 3, 3), marks=pytest.mark.campaign), (2, 3, 4, 5)])
-@pytest.mark.parametrize("worlds", [pytest.param((2, 2), marks=pytest.mark.campaign), (4, 2), (2, 4)])
+@pytest.mark.parametrize(
+    "worlds", [(4, 2), *(pytest.param((2, n), marks=pytest.mark.campaign) for n in (2, 4))]
+)
 def test_buffers_of_stages_are_those_of_the_whole_model(
     tmp_path: Path, worlds: tuple[int, int], widths: tuple[int, ...]
 ):

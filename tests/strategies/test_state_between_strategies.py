@@ -59,7 +59,11 @@ def uninterrupted() -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("first", "second"), [("ddp", "fsdp"), ("fsdp", "ddp"), ("fsdp", "tp"), ("tp", "pp"), ("pp", "fsdp")]
+    ("first", "second"),
+    [
+        *(("ddp", "fsdp"), ("tp", "pp"), ("pp", "fsdp")),
+        *(pytest.param("fsdp", name, marks=pytest.mark.campaign) for name in ("ddp", "tp")),
+    ],
 )
 def test_training_goes_on_under_another_strategy(tmp_path, uninterrupted, first, second):
     run_ranks(begun, 2, first, tmp_path, 3)

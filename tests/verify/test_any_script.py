@@ -195,8 +195,11 @@ def test_without_a_kill_nothing_is_proved(tmp_path: Path):
     assert code == 0 and answer["conclusion"] == "not proved", answer
 
 
-@pytest.mark.own_python  # so that one proof is by the processes that its user starts
-def test_what_its_user_types_after_a_kill_is_given(tmp_path: Path):
+# In the campaign by the processes that its user starts: test_startup.py shows what runs first in one of them.
+@pytest.mark.parametrize(
+    "python", ["warm", pytest.param("own", marks=[pytest.mark.own_python, pytest.mark.campaign])]
+)
+def test_what_its_user_types_after_a_kill_is_given(tmp_path: Path, python: str):
     words = ("--kills", "1", "--resume-args", "{last}", "--checkpoint", "rank-*.pt")
     _, answer = verify(tmp_path, *words, "script.py", "asks")
     assert answer["conclusion"] == "proved", answer

@@ -16,15 +16,14 @@ pytestmark = pytest.mark.usefixtures("warm_python")  # for the comparisons of sn
 # The others run in a campaign (tests/campaign/test_planted_campaign.py).
 # One of each kind: lost state, another end, an uninterrupted difference, a file, a printed number.
 FEW_FAULTS = (
-    "schedule_that_changes_nothing_yet",
     "break_by_enumerate",
     "model_of_unseeded_weights",
     "best_model_saved_by_a_variable",
     "printed_mean_of_a_variable",
 )
-FEW_RIGHT = ("two_trainings", "best_model_saved_by_a_registered_number")
-QUICK_FAULTS = ("schedule", "best_model_saved_by_a_variable")
-QUICK_RIGHT = ("evaluation", "chained_schedules_registered")
+FEW_RIGHT = ("best_model_saved_by_a_registered_number",)
+QUICK_FAULTS = ("schedule",)
+QUICK_RIGHT = ("evaluation",)
 
 
 def verdict(planted: Planted, folder: Path, seed: int = 0, epoch_steps: int | None = None) -> str:

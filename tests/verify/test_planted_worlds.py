@@ -108,7 +108,7 @@ def _few(scripts: dict[str, str], *names: str) -> list[Any]:
 
 @pytest.mark.parametrize(
     "script",
-    _few(FAULTS, "statistics_of_a_share", "a_registered_average", "the_first_of_two_trainings"),
+    _few(FAULTS, "a_registered_average"),
 )
 def test_a_fault_that_needs_several_processes_is_found_wherever_it_was_stopped(script: str, tmp_path: Path):
     proof = proved(tmp_path, script)
@@ -116,7 +116,7 @@ def test_a_fault_that_needs_several_processes_is_found_wherever_it_was_stopped(s
     assert text(proof).endswith("when it is continued or repeated on other numbers of processes")
 
 
-@pytest.mark.parametrize("script", _few(RIGHT, "a_rate_and_a_list_from_losses", "two_trainings"))
+@pytest.mark.parametrize("script", _few(RIGHT, "a_rate_and_a_list_from_losses"))
 def test_a_right_training_is_the_same_on_other_numbers_of_processes(script: str, tmp_path: Path):
     proof = proved(tmp_path, script)
     assert proof.same and not proof.findings
@@ -126,6 +126,7 @@ def test_a_right_training_is_the_same_on_other_numbers_of_processes(script: str,
 BREAK = program(behind="if epoch.index == 1: break")
 
 
+@pytest.mark.campaign
 def test_a_loop_that_break_leaves_under_any_world_has_no_snapshot_and_every_step_compared(tmp_path: Path):
     proof = proved(tmp_path, BREAK.replace('"fp64"', '"fp64", exact="any-world"'))
     assert [scenario.verdict for scenario in proof.scenarios] == ["identical"] * 3
@@ -137,6 +138,7 @@ def test_a_sharded_loop_that_break_leaves_is_one_error_that_says_what_to_call(tm
     assert caught.value.code == "no-snapshot" and "run.save()" in caught.value.hint
 
 
+@pytest.mark.campaign
 def test_an_option_that_follows_from_losses_may_be_rounded_in_fp32(tmp_path: Path):
     script = program(
         post="run.meter.add(loss=loss)",

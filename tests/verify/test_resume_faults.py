@@ -17,12 +17,8 @@ IN_SHORT = (
     ("epochs", "as it is"),
     # Several steps have the same weights.
     ("steps", "as it is: the rate is zero at first"),
-    # Each of several optimizers must be restored.
-    ("gan", "one of two networks not loaded"),
     # Rounding must not hide it.
     ("ddp", "three ranks, scheduler not loaded"),
-    # No step depends on it, and the file differs anyhow.
-    ("teacher", "average not loaded; each file holds a time"),
     # The batch comes from no loader.
     ("crops", "the batch that was fetched ahead is lost"),
 )

@@ -60,7 +60,7 @@ def mutilated(draw):
     return text
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(mutilated())
 def test_mutilated_programs(text):
     judge(text)

@@ -189,8 +189,9 @@ def every_change(directory: str) -> dict[str, Any]:
     return said
 
 
-def test_each_change_is_named_and_a_choice_is_followed(tmp_path: Path):
-    for said in run_ranks(every_change, 2, str(tmp_path)):
+@pytest.mark.parametrize("world_size", [1, pytest.param(2, marks=pytest.mark.campaign)])
+def test_each_change_is_named_and_a_choice_is_followed(tmp_path: Path, world_size: int):
+    for said in run_ranks(every_change, world_size, str(tmp_path)):
         for name, (_, _, message) in CHANGES.items():
             refused, old, new = said[name]
             assert refused["error"][0] == "settings-changed" and refused["error"][1].startswith(message), name

@@ -90,7 +90,8 @@ def train(directory: str, stop_at: int, name: str, spoil: bool = False) -> Any:
 
 # In the middle of an epoch: its code before the inner loop is run again.
 @pytest.mark.parametrize(
-    ("name", "world_size", "at"), [("none", 1, [2, 6, 11, 14]), ("ddp", 3, [6]), ("fsdp", 2, [11])]
+    ("name", "world_size", "at"),
+    [pytest.param("none", 1, [2, 6, 11, 14], marks=pytest.mark.campaign), ("ddp", 2, [6]), ("fsdp", 2, [11])],
 )
 def test_what_was_unfrozen_before_an_interruption_is_trained_after_it(name, world_size, at):
     expected = by_hand()

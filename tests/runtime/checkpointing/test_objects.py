@@ -87,7 +87,7 @@ def train(folder: Path, killed: int | None, limit: int = 1, differ: bool = False
         return error.code
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3])
+@pytest.mark.parametrize("world_size", [2, *(pytest.param(n, marks=pytest.mark.campaign) for n in (1, 3))])
 def test_an_object_and_its_model_go_on_where_they_were(tmp_path: Path, world_size: int):
     whole = run_ranks(train, world_size, tmp_path / "whole", None)
     run_ranks(train, world_size, tmp_path / "killed", 5)
@@ -149,7 +149,7 @@ def remember(folder: Path, killed: int | None, named: bool) -> Any:
     return [value.tolist() for module in (net, memory.teacher) for value in module.state_dict().values()]
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3])
+@pytest.mark.parametrize("world_size", [2, *(pytest.param(n, marks=pytest.mark.campaign) for n in (1, 3))])
 def test_a_buffer_of_arrays_and_a_teacher_with_batch_statistics_go_on_where_they_were(
     tmp_path: Path, world_size: int
 ):

@@ -49,7 +49,9 @@ def trained(folder: str, strategy: str) -> dict[str, list[float]]:
     )
 
 
-@pytest.mark.parametrize(("strategy", "world_size"), [("none", 1), ("ddp", 3), ("fsdp", 2)])
+@pytest.mark.parametrize(
+    ("strategy", "world_size"), [pytest.param("none", 1, marks=pytest.mark.campaign), ("ddp", 2), ("fsdp", 2)]
+)
 def test_a_plain_program_loads_what_any_strategy_saved(strategy: str, world_size: int, tmp_path: Path):
     ranks = run_ranks(trained, world_size, str(tmp_path), strategy)
     saved = torch.load(tmp_path / "new" / "model.pt", weights_only=True)
@@ -57,7 +59,7 @@ def test_a_plain_program_loads_what_any_strategy_saved(strategy: str, world_size
     net.load_state_dict(saved)
     assert list(saved) == list(net.state_dict())
     if strategy == "ddp":
-        assert {name: value.flatten().tolist() for name, value in saved.items()} == ranks[0] == ranks[2]
+        assert {name: value.flatten().tolist() for name, value in saved.items()} == ranks[0] == ranks[1]
     safetensors = pytest.importorskip("safetensors.torch", reason="safetensors is not installed")
     again = safetensors.load_file(tmp_path / "model.safetensors")
     assert all(torch.equal(again[name], saved[name]) for name in saved)

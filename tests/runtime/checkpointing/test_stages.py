@@ -79,7 +79,7 @@ def plain_sweep() -> list[list[float]]:
     return ends
 
 
-@pytest.mark.parametrize("names", [(), ("a", "b", "c")])
+@pytest.mark.parametrize("names", [(), pytest.param(("a", "b", "c"), marks=pytest.mark.campaign)])
 def test_each_training_of_a_process_trains_and_resumes_by_itself(tmp_path: Path, names: tuple[str, ...]):
     expected = plain_sweep()
     killed = run_ranks(sweep, 2, tmp_path, names, (1, 5))
@@ -168,7 +168,12 @@ def stages(folder: Path, killed: tuple[str, int] | None, reuse: bool) -> tuple[l
 
 
 @pytest.mark.parametrize(
-    ("world_size", "reuse"), [(1, False), (3, True), pytest.param(2, False, marks=pytest.mark.campaign)]
+    ("world_size", "reuse"),
+    [
+        (1, False),
+        (2, True),
+        *(pytest.param(*each, marks=pytest.mark.campaign) for each in ((2, False), (3, True))),
+    ],
 )
 def test_a_training_in_stages_resumes_in_its_second_stage(tmp_path: Path, world_size: int, reuse: bool):
     whole = run_ranks(stages, world_size, tmp_path / "whole", None, reuse)
@@ -207,7 +212,7 @@ def hand_accumulated(folder: Path, killed: int | None, exact: bool) -> tuple[lis
     return weights(model), [entry.step for entry in entries(folder)]
 
 
-@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.campaign), 3])
+@pytest.mark.parametrize("world_size", [2, *(pytest.param(n, marks=pytest.mark.campaign) for n in (1, 3))])
 @pytest.mark.parametrize("in_a_window", [False, True])
 def test_gradients_accumulated_by_hand_survive(tmp_path: Path, world_size: int, in_a_window: bool):
     whole = run_ranks(hand_accumulated, world_size, tmp_path / "whole", None, False)
@@ -314,7 +319,7 @@ def averaging(folder: Path, killed: int | None) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.campaign), 3])
+@pytest.mark.parametrize("world_size", [2, *(pytest.param(n, marks=pytest.mark.campaign) for n in (1, 3))])
 def test_buffers_outside_of_the_state_dict_survive(tmp_path: Path, world_size: int):
     whole = run_ranks(averaging, world_size, tmp_path / "whole", None)
     run_ranks(averaging, world_size, tmp_path / "killed", 5)

@@ -122,7 +122,7 @@ def evaluation_in_a_zip() -> tuple[bool, bool, int, object]:
     return zipped, off, run.sum(pairs), run._context.batch
 
 
-@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.campaign), 2])
 def test_gradients_come_back_after_evaluations_in_a_zip_and_after_a_peek(world_size: int):
     assert run_ranks(evaluation_in_a_zip, world_size) == [(True, False, 8, None)] * world_size
 
@@ -190,7 +190,7 @@ def by_steps(folder: Path, steps: int, killed: int | None) -> tuple[int, list[fl
     return count, [p.item() for p in model.parameters()], data.position.resume()
 
 
-@pytest.mark.parametrize("world_size", [1, 3])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.campaign), 3])
 def test_a_loop_over_a_number_of_steps_ends_there_also_after_a_resume(tmp_path: Path, world_size: int):
     whole = run_ranks(by_steps, world_size, tmp_path / "whole", 8, None)
     assert whole[0][0] == 8

@@ -128,8 +128,8 @@ def difference(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> float:
     ("world", "strategy", "exact", "options"),
     [
         (1, "none", "same-world", {"accumulate": 3, "clip": 0.3}),
-        (2, "ddp", "same-world", {"accumulate": 2}),
-        (3, "ddp", "same-world", {}),
+        pytest.param(2, "ddp", "same-world", {"accumulate": 2}, marks=pytest.mark.campaign),
+        pytest.param(3, "ddp", "same-world", {}, marks=pytest.mark.campaign),
         (4, "ddp", "same-world", {"accumulate": 3, "clip": 0.3}),
         (3, "fsdp", "same-world", {"accumulate": 2}),
         (2, "auto", "any-world", {}),

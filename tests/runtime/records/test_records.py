@@ -75,7 +75,7 @@ def test_optimizer_steps_are_told_apart_from_batches(tmp_path: Path, monkeypatch
     assert (end["steps"], end["optimizer_steps"]) == (4, 3)
 
 
-@pytest.mark.parametrize("world_size", [1, 3])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.campaign), 3])
 def test_records_tell_each_step_of_all_ranks(tmp_path: Path, world_size: int):
     records = run_ranks(training, world_size, str(tmp_path))[0]
     begin, *steps, end = records

@@ -11,6 +11,7 @@ import pytest
 
 from rankup.findings.finding import Finding, Severity
 from rankup.scale.report.content import of_runs, of_study
+from rankup.scale.report.figures import draw
 from rankup.scale.report.write import write
 from rankup.scale.results import Configuration, StudyResults
 from report_inputs import NASTY, compared, measured, study, write_run
@@ -25,7 +26,7 @@ FINDING = Finding(
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory):
-    """name → report.html: a study, runs, and names that are markup."""
+    """name → report.html: a study, runs, and names that are markup. Only the SVG of a figure is on a page."""
     folder = tmp_path_factory.mktemp("reports")
     results = study((1, 2, 4))
     runs = [write_run(folder / "runs" / name, seed=i, steps=20, gpus=2) for i, name in enumerate("ab")]
@@ -40,7 +41,9 @@ def reports(tmp_path_factory):
         "runs": of_runs(runs),
         "nasty": of_study(nasty, folder, title=NASTY),
     }
-    return {name: write(content, folder / name).page for name, content in contents.items()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(draw, "_BACKENDS", {"svg": draw._BACKENDS["svg"]})
+        return {name: write(content, folder / name).page for name, content in contents.items()}
 
 
 @pytest.fixture(autouse=True)
