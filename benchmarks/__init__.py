@@ -13,6 +13,9 @@
 | ``resume.py`` | the weights after a resume in the middle of an epoch |
 | ``throughput.py`` | images per second on one GPU |
 | ``prediction.py`` | published scaling curves, predicted |
+| ``scale_out.py`` | a rank among ten thousand, and failures there; ``scale_out_page.py`` writes its tables |
+| ``one_of_many.py``, ``pretended_ranks.py`` | one process as one rank of many, and those that answer it |
+| ``many_ranks.py``, ``noting_training.py`` | real ranks, one of which is killed, and the training that they run |
 | ``contest.py`` | rounds that alternate between contenders, medians, ratios and their spread |
 | ``two_ranks.py`` | a contender of two processes |
 | ``contender.py``, ``worker.py`` | a contender in a process of its own: the side that asks and the side that answers |

@@ -23,6 +23,7 @@ BENCHES = (
     "monitor",
     "check",
     "doctor",
+    "scale-out",
 )
 # Run only if it is named: it needs a GPU.
 ASKED = ("throughput",)
@@ -44,7 +45,7 @@ def main() -> None:
         parser.error(f"no such bench: {', '.join(sorted(unknown))}")
     for name in options.names or BENCHES:
         facts = machine.facts()  # before the bench, so that the load is that of other programs
-        doc = report.document(import_module(f"benchmarks.{name}").run(options.quick), facts)
+        doc = report.document(import_module(f"benchmarks.{name.replace('-', '_')}").run(options.quick), facts)
         print(report.text(doc), end="\n\n", flush=True)
         if not options.quick:
             report.save(doc)

@@ -48,7 +48,8 @@ class Claim:
 
 @dataclass(frozen=True)
 class Result:
-    """The result of one bench. ``settings`` describe the work; ``notes`` are printed below the table."""
+    """The result of one bench. ``settings`` describe the work; ``notes`` are printed below the table; ``details`` are
+    in the JSON alone."""
 
     name: str
     title: str
@@ -57,6 +58,7 @@ class Result:
     rounds: Rounds
     claims: list[Claim]
     notes: list[str] = field(default_factory=list)
+    details: dict[str, Any] = field(default_factory=dict)
 
 
 def middle_half(values: list[float]) -> tuple[float, float]:

@@ -36,6 +36,7 @@ def document(result: Result, machine: dict[str, Any]) -> dict[str, Any]:
         "contenders": contenders,
         "claims": [verdict for verdict in verdicts if verdict is not None],
         "notes": result.notes,
+        **({"details": result.details} if result.details else {}),
     }
 
 

@@ -17,6 +17,7 @@ from rankup.errors import RankupError
 from rankup.messages.tree import Tree
 from rankup.snapshots import plan, writing
 from rankup.snapshots.manifest import read_manifest
+from rankup.snapshots.peers import Peers
 from rankup.snapshots.saver import Saver
 from rankup.snapshots.state import SnapshotState
 from rankup.world import World
@@ -247,3 +248,22 @@ def test_ten_thousand_ranks_write_what_they_share_to_few_files_on_many_nodes():
     assert max(loads.values()) < 1.2 * plan.SHARE
     assert len({rank // 8 for rank in loads}) == len(loads)  # each on a node of its own
     assert set(plan.divide(dict.fromkeys("abc", 100), range(10_000)).values()) == {0}
+
+
+class Ranks(tuple):
+    """A long list of ranks: its hash takes as long as it is."""
+
+    hashed = 0
+
+    def __hash__(self) -> int:
+        Ranks.hashed += 1
+        return super().__hash__()
+
+
+def test_the_ranks_that_hold_the_same_are_looked_at_once_and_not_once_per_tensor():
+    part, ranks = plan.Part("float32", (8, 4), (0, 0), (8, 4)), Ranks((0,))
+    names = [f"layer{number}" for number in range(100)]
+    layout = plan.Layout(dict.fromkeys(names, part), dict.fromkeys(names, ranks), frozenset())
+    made = plan.make_plan(layout, Peers(World()), shared=True)
+    assert sorted(made.chunks) == sorted(names)
+    assert Ranks.hashed < 10

@@ -57,8 +57,11 @@ def make_plan(layout: Layout, peers: Peers, *, shared: bool) -> Plan:
     group = peers.around(shared)
     here = set(group.ranks)
     together: dict[tuple[int, ...], list[str]] = {}
+    known: dict[int, list[str]] = {}  # by id: to hash a tuple takes as long as it is, and most are the same
     for name, ranks in holders.items():
-        together.setdefault(ranks, []).append(name)
+        if id(ranks) not in known:
+            known[id(ranks)] = together.setdefault(ranks, [])
+        known[id(ranks)].append(name)
     writers: dict[str, int] = {}
     for ranks, names in together.items():
         near = [rank for rank in ranks if rank in here]

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+import torch.distributed as dist
+
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state, state
 from rankup.runtime.checkpointing.adapters import ContainerAdapter
@@ -122,8 +124,13 @@ def _declared(run: RunContext) -> dict[str, str]:
 def _noted(run: RunContext, found: Snapshot) -> tuple[Noted, Noted]:
     """What rank 0 has noted beside the snapshot, and the caches of its first step, on all ranks. A collective."""
     state = found.first_rank_state() if run.world.is_main else {}
-    mine = state.get("noted", {}), state.get("caches", {})
-    return mine if run.control is None else run.control.gather("what a snapshot has noted", mine)[0]
+    told = [(state.get("noted", {}), state.get("caches", {}))]
+    if run.control is not None:
+        what = "what a snapshot has noted"
+        run.control.add(what)
+        with run.control.inside(what):
+            dist.broadcast_object_list(told, src=0)
+    return told[0]
 
 
 def _registered_since(run: RunContext, before: list[str], noted: Noted) -> dict[str, list[str]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Protocol
 
 import torch
@@ -77,7 +78,13 @@ class Sequential:
         return self._length
 
     def rows(self, spans: Sequence[Span]) -> torch.Tensor:
-        return torch.cat([torch.arange(*span, device=self._device) for span in _joined(spans)])
+        # By few operations: a rank of many has a span for each of thousands of steps.
+        count = sum(stop - start for start, stop in spans)
+        starts, stops = torch.tensor(_joined(spans), device=self._device).unbind(1)
+        lengths = stops - starts
+        shifts = starts - lengths.cumsum(0) + lengths
+        shifts = torch.repeat_interleave(shifts, lengths, output_size=count)
+        return shifts.add_(torch.arange(count, device=self._device))
 
     def on(self, device: torch.device) -> Order:
         return Sequential(self._length, device)
@@ -137,5 +144,5 @@ def _hashed(half: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
 def _joined(spans: Sequence[Span]) -> Sequence[Span]:
     """As one where they follow each other, as those of one process do. Never what lies between them, which is the other
     ranks'."""
-    starts, stops = zip(*spans, strict=True)
-    return [(starts[0], stops[-1])] if starts[1:] == stops[:-1] else spans
+    follow = all(before[1] == after[0] for before, after in pairwise(spans))
+    return [(spans[0][0], spans[-1][1])] if follow else spans

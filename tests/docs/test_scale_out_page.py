@@ -1,0 +1,16 @@
+"""The tables of the page about ten thousand ranks are those of the benchmark's result."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks import scale_out_page
+
+
+def test_the_tables_are_those_of_the_result():
+    text = scale_out_page.PAGE.read_text()
+    assert scale_out_page.page(text, json.loads(scale_out_page.RESULT.read_text())) == text
