@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import rankup
 from ranks import run_ranks
-from rankup.runtime.tracing.digest import digest
+from rankup.runtime.digest import digest
 
 WORLDS = (1, 2, 3, 4)
 
