@@ -14,6 +14,7 @@ BENCHES = (
     "loader",
     "mnist",
     "startup",
+    "slow_start",
     "scaling",
     "trainer",
     "snapshots",

@@ -1,4 +1,4 @@
-"""How long a command line takes to print its help: ``rankup --help``, ``torchrun --help`` and an empty Python."""
+"""How long a command line takes to print its help or version: rankup, torchrun and an empty Python."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ def run(quick: bool) -> Result:
     measures = {
         "python -c pass": timed([sys.executable, "-c", "pass"]),
         "rankup --help": timed([str(here / "rankup"), "--help"]),
+        "rankup --version": timed([str(here / "rankup"), "--version"]),
         "torchrun --help": timed([str(here / "torchrun"), "--help"]),
     }
     take_turns(measures, 1)  # a warm-up: the files are in the page cache afterwards
@@ -49,6 +50,9 @@ def run(quick: bool) -> Result:
         "s",
         {},
         rounds,
-        [Claim("rankup --help, seconds", "rankup --help", None, 0.15, at_most=True)],
+        [
+            Claim("rankup --help, seconds", "rankup --help", None, 0.15, at_most=True),
+            Claim("rankup --version, seconds", "rankup --version", None, 0.2, at_most=True),
+        ],
         [f"`rankup --help` imports {'torch: it must not' if loads_torch else 'no torch'}."],
     )

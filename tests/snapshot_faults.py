@@ -12,7 +12,7 @@ import torch
 
 from ranks import context
 from rankup.snapshots import disk, plan
-from rankup.snapshots.prune import Retention
+from rankup.snapshots.layout import Retention
 from rankup.snapshots.saver import Saver
 from rankup.snapshots.snapshot import Snapshot
 from rankup.snapshots.state import SnapshotState

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from rankup.runtime.distributed.sections import first as first
     from rankup.runtime.init import init as init
     from rankup.runtime.loop.meter import Meter as Meter
-    from rankup.snapshots.prune import Retention as Retention
+    from rankup.snapshots.layout import Retention as Retention
     from rankup.world import World as World
 
 _PUBLIC = {
-    "Retention": "rankup.snapshots.prune:Retention",
+    "Retention": "rankup.snapshots.layout:Retention",
     "Meter": "rankup.runtime.loop.meter:Meter",
     "RankupError": "rankup.errors:RankupError",
     "ResidentData": "rankup.runtime.data.resident:ResidentData",

@@ -20,7 +20,7 @@ from torch import nn
 
 import rankup
 from rankup.runtime.checkpointing import stop
-from rankup.runtime.tracing.digest import digest
+from rankup.runtime.digest import digest
 
 EPOCHS, SAMPLES, BATCH = 10, 40, 4
 stop.AGREE_EVERY_S = 0.0  # at every step: a step here takes a few milliseconds

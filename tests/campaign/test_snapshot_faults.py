@@ -24,7 +24,7 @@ import torch
 from ranks import run_ranks
 from rankup.errors import RankupError
 from rankup.snapshots import disk
-from rankup.snapshots.prune import Retention
+from rankup.snapshots.layout import Retention
 from rankup.snapshots.saver import Saver
 from rankup.world import World
 from snapshot_faults import (

@@ -16,6 +16,18 @@ def run(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "rankup", *args], capture_output=True, text=True)
 
 
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_an_answer_from_the_table_loads_few_modules_of_rankup(option: str):
+    code = (
+        "import sys; from rankup.cli.app import main\n"
+        f"try: main(['{option}'])\nexcept SystemExit as e: assert e.code == 0\n"
+        "print(*(name for name in sys.modules if name.partition('.')[0] == 'rankup'), sep='\\n', file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stderr.split()) <= 8, done.stderr
+
+
 def test_help_lists_every_command_and_imports_neither_torch_nor_the_command_lines_libraries():
     code = (
         "import sys; from rankup.cli.app import main\n"

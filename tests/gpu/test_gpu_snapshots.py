@@ -15,7 +15,7 @@ import rankup
 from ranks import run_ranks
 from rankup.runtime.checkpointing import stop
 from rankup.runtime.checkpointing.policy import Snapshots
-from rankup.runtime.choices import deterministic_kernels
+from rankup.runtime.init import deterministic_kernels
 from rankup.snapshots.saver import Saver
 from rankup.snapshots.state import SnapshotState
 from snapshot_faults import ALONE

@@ -12,7 +12,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from programs.attempts import Attempt, attempt
 from programs.program import EQUAL, NOT_FOR, OWN, RAISED, Program, Result
-from rankup.strategies.versions import TORCH
+from rankup.strategies.base import TORCH
 
 TOLERANCE = 1e-9
 STRATEGIES = ("none", "ddp", "fsdp", "any-world")

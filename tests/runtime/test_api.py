@@ -14,8 +14,8 @@ from torch.optim import optimizer
 import rankup
 from rankup.runtime.api import Run
 from rankup.runtime.checkpointing.stop import StopWatch
-from rankup.runtime.choices import choose_strategy
 from rankup.runtime.context import RunContext
+from rankup.runtime.init import choose_strategy
 from rankup.runtime.loop.precision import make_precision
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "library.md"

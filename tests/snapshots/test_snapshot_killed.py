@@ -14,8 +14,7 @@ import torch
 from ranks import context
 from rankup.errors import RankupError
 from rankup.snapshots import disk
-from rankup.snapshots.layout import entries
-from rankup.snapshots.prune import Retention
+from rankup.snapshots.layout import Retention, entries
 from rankup.snapshots.saver import Saver
 from rankup.snapshots.state import SnapshotState
 from snapshot_faults import ALONE, FULL, At, killed, operations, resumed, saved, state

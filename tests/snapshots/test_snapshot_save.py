@@ -10,8 +10,7 @@ import torch
 
 from rankup.errors import RankupError
 from rankup.snapshots import disk
-from rankup.snapshots.layout import entries
-from rankup.snapshots.prune import Retention
+from rankup.snapshots.layout import Retention, entries
 from rankup.snapshots.saver import Saver
 from rankup.snapshots.state import SnapshotState
 from snapshot_faults import ALONE, loaded, operations, resumed, saved, state, tensors

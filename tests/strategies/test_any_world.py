@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import rankup
 from ranks import run_ranks
-from rankup.runtime.tracing.digest import digest
+from rankup.runtime.digest import digest
 
 WORLDS = (1, 3, 4)  # and 2, from which a run goes on with 4
 

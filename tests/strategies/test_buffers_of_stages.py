@@ -15,7 +15,7 @@ import rankup
 from programs.program import points
 from ranks import run_ranks
 from rankup.strategies import make_strategy
-from rankup.strategies.versions import TORCH
+from rankup.strategies.base import TORCH
 
 pytestmark = pytest.mark.skipif(TORCH < (2, 8), reason="pp on CPUs needs torch 2.8")
 

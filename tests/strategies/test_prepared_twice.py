@@ -10,7 +10,7 @@ import rankup
 from programs.program import perceptron, points, weights
 from programs.trials import difference
 from ranks import run_ranks
-from rankup.strategies.versions import TORCH
+from rankup.strategies.base import TORCH
 
 
 def trained(strategy: str) -> dict[str, torch.Tensor]:

@@ -13,7 +13,7 @@ from programs.program import batches, perceptron, points, weights
 from programs.trials import difference
 from ranks import run_ranks
 from rankup.errors import RankupError
-from rankup.strategies.versions import TORCH
+from rankup.strategies.base import TORCH
 
 pytestmark = pytest.mark.skipif(TORCH < (2, 8), reason="fsdp on CPUs needs torch 2.8")
 

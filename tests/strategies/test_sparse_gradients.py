@@ -11,7 +11,7 @@ import rankup
 from programs.program import whole
 from ranks import run_ranks
 from rankup.errors import RankupError
-from rankup.strategies.versions import TORCH
+from rankup.strategies.base import TORCH
 
 
 class Sparse(nn.Module):

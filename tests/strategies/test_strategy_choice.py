@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import rankup
-from rankup.runtime.choices import choose_strategy
+from rankup.runtime.init import choose_strategy
 from rankup.strategies import STRATEGIES, make_strategy, names_for_scripts, versions
 from rankup.strategies.experimental.pp import PP
 from rankup.strategies.experimental.tp import TP

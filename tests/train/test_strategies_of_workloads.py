@@ -10,7 +10,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
 import rankup
 from ranks import run_ranks
-from rankup.strategies.versions import TORCH
+from rankup.strategies.base import TORCH
 from rankup.train.loop import train
 from rankup.train.options import TrainOptions
 from rankup.train.parallel import strategy_for

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from rankup.cli.output import console
-from rankup.core.resume_with import VARIABLE
+from rankup.core.choices import RESUME_WITH
 
 Command = Callable[..., None]
 
@@ -56,4 +56,4 @@ JsonOption = Annotated[
 
 def resume_variables(choice: str | None) -> dict[str, str]:
     """The environment that tells the ranks of ``--resume-with``; empty without the option."""
-    return {} if choice is None else {VARIABLE: choice}
+    return {} if choice is None else {RESUME_WITH.variable: choice}

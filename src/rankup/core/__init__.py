@@ -9,7 +9,6 @@
 | ``hostlist`` | SLURM's short notation for host names: ``rack[1-2]n[3-4]`` |
 | ``endpoint`` | the address and port where several nodes meet |
 | ``arrays`` | the indices of a job array, and lists of numbers |
-| ``share`` | n things divided evenly among m |
 | ``shell`` | the only place that starts programs |
 | ``forked`` | one function over many items, in copies of this process |
 | ``files`` | atomic writes, and file locks |
@@ -21,6 +20,5 @@
 | ``progress`` | a step record in words, for bars, logs and ``rankup status`` |
 | ``tail`` | follows a file that another process appends to |
 | ``plain_text`` | what other programs write, without colours and control characters |
-| ``resume_with`` | the values of ``--resume-with`` |
-| ``lost`` | the values of ``--lost`` |
+| ``choices`` | the values of ``--lost`` and ``--resume-with`` |
 """

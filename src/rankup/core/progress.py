@@ -14,15 +14,8 @@ from typing import Any
 from rankup.core.rundir import RunDir
 from rankup.core.units import duration, rate
 
-# Set for processes whose starter shows the progress, or wants none: they show none of their own.
-PROGRESS_VARIABLE = "RANKUP_PROGRESS"
 _SHOWN_METRICS = 4
 _TAIL = 64 * 1024  # bytes, of some 200 records
-
-
-def progress_is_shown_elsewhere(env: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process is told not to show its progress."""
-    return env.get(PROGRESS_VARIABLE) == "off"
 
 
 def newest_step(run: RunDir) -> dict[str, Any] | None:

@@ -29,6 +29,8 @@ from rankup.core.files import make_folder, write_atomic
 from rankup.errors import RankupError
 
 RUN_DIR_VARIABLE = "RANKUP_RUN_DIR"
+# Set for processes whose starter shows the progress, or wants none: they show none of their own.
+PROGRESS_VARIABLE = "RANKUP_PROGRESS"
 LONGEST_NAME = 200  # characters: file systems take 255 bytes, PBS 230
 OUTCOMES = ("done", "requeue", "failed", "cancelled")
 
@@ -39,6 +41,11 @@ def default_name(command: tuple[str, ...]) -> str:
         command[1].rpartition(".")[2] if command[0] == "-m" and len(command) > 1 else Path(command[0]).stem
     )
     return re.sub(r"[^A-Za-z0-9._-]", "-", first).lstrip("._-")[:LONGEST_NAME] or "run"
+
+
+def progress_is_shown_elsewhere(env: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process is told not to show its progress."""
+    return env.get(PROGRESS_VARIABLE) == "off"
 
 
 def run_directory() -> Path | None:

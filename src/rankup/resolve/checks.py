@@ -8,8 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rankup.core.resume_with import CHOICES
-from rankup.core.resume_with import VARIABLE as RESUME_WITH
+from rankup.core.choices import RESUME_WITH
 from rankup.findings.engine import FactMissing, Source
 from rankup.findings.finding import Finding, Severity
 from rankup.resolve.origins import Layer, fill_defaults
@@ -106,8 +105,8 @@ def _variables(job: Resolved) -> Iterator[Finding]:
                 place=f"--env {name}",
                 fix=f"export {name}=… first; or --env {name}=VALUE, if it is not secret",
             )
-    choice = job.spec.env.get(RESUME_WITH, CHOICES[0])
-    if choice not in CHOICES:
+    choice = job.spec.env.get(RESUME_WITH.variable, "new")
+    if choice not in RESUME_WITH.values:
         yield Finding(
             "bad-resume-with",
             Severity.ERROR,

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rankup.core.resume_with import VARIABLE as RESUME_WITH
+from rankup.core.choices import RESUME_WITH
 from rankup.findings.engine import Source, collect
 from rankup.findings.error import raise_errors
 from rankup.findings.finding import Finding, Severity
@@ -74,7 +74,7 @@ def resolve_here(
     if file is not None:
         tables, found, wrong = check_job_file(file)
         asked = file_layer(tables, str(file), changed=True)
-        asked.pop(f"env.{RESUME_WITH}", None)  # the choice of one attempt
+        asked.pop(f"env.{RESUME_WITH.variable}", None)  # the choice of one attempt
         if tables["origin"].get("python") == "this Python":  # which is another one now
             asked.pop("python", None)
     elif earlier is not None:

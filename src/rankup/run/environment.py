@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from rankup.core.lost import VARIABLE as LOST
+from rankup.core.choices import LOST
 from rankup.core.rundir import RUN_DIR_VARIABLE, RunDir
 from rankup.launchers.torchrun import OWN_STORE
 from rankup.run.process_cleanup import MARK, new_process_mark
@@ -42,7 +42,7 @@ def for_processes(base: Mapping[str, str], spec: JobSpec, run: RunDir) -> dict[s
         INIT_FILE: str(run.path / "init-file"),
     }
     if spec.lost:
-        env[LOST] = spec.lost
+        env[LOST.variable] = spec.lost
     if spec.threads is not None or "OMP_NUM_THREADS" not in env:  # else the user has set it
         cores = spec.cpus_per_task or max(1, len(cpu_affinity()) // spec.nproc_per_node)
         env["OMP_NUM_THREADS"] = str(spec.threads or cores)

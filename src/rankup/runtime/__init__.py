@@ -1,5 +1,8 @@
 """The three-line library. ``rankup.init()`` gives a ``Run``, which a training loop calls.
 
+Ten thousand ranks begin at once, on one file system. So what a rank needs only later, or only in some runs, is imported
+in the function that needs it: a test counts the files that are opened until the first step.
+
 - ``api``: ``Run``, what a training loop calls
 - ``init``: ``rankup.init``, which makes a ``Run``; no other module imports these two
 - ``context``: the state of one run that all parts share
@@ -15,10 +18,10 @@
 
 What these parts use:
 
-- ``choices``, ``seed``: the device, the strategy and the random numbers of a run
-- ``model_transforms``: memory format, SyncBatchNorm, compilation
+- ``digest``: hashes of a value: exact ones, and cheap ones
+- ``seed``: the random numbers of a run
+- ``model_transforms``: several models with one optimizer; memory format, SyncBatchNorm, compilation
 - ``pytree``: tensors in batches and outputs of any nesting
-- ``argument_types``: arguments of another type than documented
 - ``call_site``: where the script is, and how an error that it does not catch is shown
 - ``live_objects``: what is alive in the process
 """

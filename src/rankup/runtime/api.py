@@ -10,6 +10,7 @@ for x, y in run.steps(data, epochs=90):
 from __future__ import annotations
 
 import atexit
+import functools
 import inspect
 import weakref
 from collections.abc import Generator, Iterable, Iterator
@@ -26,16 +27,12 @@ from rankup.runtime.checkpointing.checkpointing import Checkpointing
 from rankup.runtime.checkpointing.model_form import Frozen
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.registered import Values
-from rankup.runtime.checkpointing.run_state import RunState, check_between_steps
-from rankup.runtime.checkpointing.save_model import save_model
 from rankup.runtime.checkpointing.settings import ResumeSettings
-from rankup.runtime.checkpointing.state import StateParts
+from rankup.runtime.checkpointing.state_parts import StateParts
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import Batch, DataFeed
 from rankup.runtime.data.feeds import Data
 from rankup.runtime.data.identity import SameDataCheck
-from rankup.runtime.distributed.gather import gather
-from rankup.runtime.distributed.reduce import Number, reduce_mean, reduce_sum
 from rankup.runtime.loop import body_checks
 from rankup.runtime.loop.epochs import Epoch, loop
 from rankup.runtime.loop.evaluation import Evaluations
@@ -43,12 +40,15 @@ from rankup.runtime.loop.gradients import Step
 from rankup.runtime.loop.meter import Meter
 from rankup.runtime.loop.optimizer import OptimizerSource
 from rankup.runtime.loop.optimizer_steps import OptimizerSteps
-from rankup.runtime.loop.run_strategy import RunStrategy
-from rankup.runtime.loop.several_models import Models
+from rankup.runtime.model_transforms import Models
 from rankup.runtime.prepare import LoaderArguments, Preparation, PrepareArguments
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from rankup.runtime.checkpointing.run_state import RunState
+    from rankup.runtime.distributed.reduce import Number
+    from rankup.runtime.loop.run_strategy import RunStrategy
 
 ModelT = TypeVar("ModelT", bound=Models)
 
@@ -70,16 +70,20 @@ class Run:
         self.world = context.world
         #: Where this process computes.
         self.device = context.device
-        #: ``run.strategy.name``, and ``forward_backward`` for loops that also run as a pipeline.
-        self.strategy = RunStrategy(context)
         #: Means over batches and ranks, which are in the snapshots.
         self.meter = Meter(self)
-        #: ``state_dict`` and ``load_state_dict`` of the whole run, for scripts that store it themselves.
-        self.state = RunState(context, parts, steps)
+        self._parts = parts
         registered_state.register_own(context, self.meter)
         # A loop that a variable holds, and that was left unfinished: Python would end it when modules are gone.
         self._loops: weakref.WeakSet[Generator[Any, None, None]] = weakref.WeakSet()
         atexit.register(_close, self._loops)
+
+    @functools.cached_property
+    def strategy(self) -> RunStrategy:
+        """``run.strategy.name``, and ``forward_backward`` for loops that also run as a pipeline."""
+        from rankup.runtime.loop.run_strategy import RunStrategy
+
+        return RunStrategy(self._context)
 
     # -------------------------------------------------------------- before the loop
 
@@ -258,6 +262,8 @@ class Run:
         In a training step its loss goes through ``run.backward``. Not with ``accumulate`` or ``any-world``, and not in
         the body of ``run.batches``, where ranks may have different numbers of batches.
         """
+        from rankup.runtime.distributed.gather import gather
+
         run = self._context
         return gather(run.here, run.gradients, run.batch, tensor, rows=rows)
 
@@ -269,11 +275,15 @@ class Run:
         A rank whose share of a training batch is empty computes on a dummy batch: in the loop's body, add up
         ``run.batch.samples`` (0 there), or use ``run.mean``, which knows.
         """
+        from rankup.runtime.distributed.reduce import reduce_sum
+
         body_checks.check_sum(self._context)
         return reduce_sum(value, self._context.control)
 
     def mean(self, value: Number, count: int | None = None) -> float | torch.Tensor:
         """The mean over all ranks, weighed by ``count`` (in the loop's body: this rank's samples). A collective."""
+        from rankup.runtime.distributed.reduce import reduce_mean
+
         if count is None:
             if self._context.batch is None:
                 raise RankupError(
@@ -308,10 +318,19 @@ class Run:
         """Save a snapshot now, and return when it is durable; for a loop that is left before its last epoch, which
         saves by itself. Where ``run.state.state_dict()`` may be taken. A collective.
         """
+        from rankup.runtime.checkpointing.run_state import check_between_steps
+
         check_between_steps(self._context)
         if (control := self._context.control) is not None:
             control.enter("run.save")
         self._checkpointing.save_now()
+
+    @functools.cached_property
+    def state(self) -> RunState:
+        """``state_dict`` and ``load_state_dict`` of the whole run, for scripts that store it themselves."""
+        from rankup.runtime.checkpointing.run_state import RunState
+
+        return RunState(self._context, self._parts, self._steps)
 
     def save_model(self, path: str | Path, model: nn.Module | None = None) -> None:
         """Write the model's ``state_dict``, whole and on the CPU, to one file, on rank 0: for
@@ -320,6 +339,8 @@ class Run:
         A name that ends in ``.safetensors`` gives that format. ``model`` is needed where several were prepared. Raises
         RankupError, on all ranks, if the file cannot be written.
         """
+        from rankup.runtime.checkpointing.save_model import save_model
+
         save_model(self._context, Path(path), model)
 
 

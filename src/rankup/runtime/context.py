@@ -17,7 +17,6 @@ from rankup.runtime.checkpointing.adapters import Stateful
 from rankup.runtime.checkpointing.registered import Values
 from rankup.runtime.data.batches import Batch, DataFeed
 from rankup.runtime.data.feeds import RankContext
-from rankup.runtime.distributed import buffers
 from rankup.runtime.distributed.control import Control
 from rankup.runtime.loop.gradients import Gradients
 from rankup.runtime.loop.nan_watch import NanWatch
@@ -26,6 +25,9 @@ from rankup.runtime.records.logged_numbers import Logged, one_number
 from rankup.runtime.records.training_records import TrainingRecords
 from rankup.strategies import Strategy
 from rankup.world import World
+
+#: Names the directory of what ``rankup verify`` compares. Without it nothing of ``tracing`` is imported.
+TRACE_VARIABLE = "RANKUP_TRACE"
 
 
 class RunContext:
@@ -101,6 +103,8 @@ class RunContext:
     def settle_buffers(self) -> None:
         """Average the ranks' BatchNorm statistics: after an epoch, and before an evaluation."""
         if self.buffers_differ and self.replicas > 1:
+            from rankup.runtime.distributed import buffers
+
             for model in self.models:
                 buffers.restore(buffers.averaged_buffers(model, self.world.world_size))
         self.buffers_differ = False

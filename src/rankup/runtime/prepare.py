@@ -10,22 +10,20 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import IterableDataset
 
-from rankup.errors import RankupError
+from rankup.errors import RankupError, check_types
 from rankup.runtime import seed
-from rankup.runtime.argument_types import check_types
 from rankup.runtime.checkpointing.settings import ResumeSettings
 from rankup.runtime.context import RunContext
-from rankup.runtime.data.batch_size_check import check_shares
 from rankup.runtime.data.batches import DataFeed
 from rankup.runtime.data.feeds import Data, LoaderOptions, make_loader
 from rankup.runtime.data.identity import SameDataCheck
 from rankup.runtime.data.loader_options import check_names
 from rankup.runtime.data.loaders import DatasetFeed
 from rankup.runtime.data.resident import ResidentDataFeed
+from rankup.runtime.data.sharding import check_shares
 from rankup.runtime.loop.closures import check_closures, share_losses
 from rankup.runtime.loop.optimizer import OptimizerSource, build_optimizer
-from rankup.runtime.loop.several_models import Models, container, each, like, parts_of
-from rankup.runtime.model_transforms import Adaptations
+from rankup.runtime.model_transforms import Adaptations, Models, container, each, like, parts_of
 from rankup.strategies.batch_plan import length_of
 
 

@@ -5,8 +5,7 @@ The user's own lines stay as they are given, without indentation: they may hold 
 
 from __future__ import annotations
 
-from rankup.core.lost import STOP
-from rankup.core.lost import VARIABLE as LOST
+from rankup.core.choices import LOST, STOP
 from rankup.launchers.base import code, path_code
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
@@ -43,7 +42,7 @@ def variables(spec: JobSpec, site: Site) -> dict[str, str]:
     """What the ranks find in their environment; the job's words win over the site's, and both over ours."""
     interface = dict.fromkeys(("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"), site.node.interface)
     # Nobody watches a job: it ends in its first minutes, and not with other values after a requeue.
-    lost = {LOST: spec.lost or STOP} if spec.is_python else {}
+    lost = {LOST.variable: spec.lost or STOP} if spec.is_python else {}
     return {**ours(spec, gpus=spec.gpus_per_node, interface=interface), **lost, **site.env, **spec.env}
 
 

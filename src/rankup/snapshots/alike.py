@@ -10,10 +10,13 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rankup.errors import RankupError
-from rankup.snapshots.peers import Peers
-from rankup.snapshots.shards import Part
+
+if TYPE_CHECKING:
+    from rankup.snapshots.peers import Peers
+    from rankup.snapshots.shards import Part
 
 SUMS = 64
 _BITS = 40  # of a hash: the sum over a million ranks still fits into 64 bits

@@ -6,11 +6,10 @@ the total wraps around to the same value. So each word is multiplied by an odd n
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 
 import torch
-
-from rankup.snapshots.shards import as_bytes
 
 # So many words of eight bytes become one. Odd, like each weight: so the sum of the weights is odd, too.
 _ROW = 1023
@@ -43,3 +42,11 @@ def row_sums(tensor: torch.Tensor) -> torch.Tensor:
     # On GPUs there is no product of integer matrices.
     sums = torch.mv(rows, weights) if flat.device.type == "cpu" else (rows * weights).sum(1)
     return torch.cat((sums, words[full:], rest))
+
+
+def as_bytes(tensor: torch.Tensor) -> memoryview:
+    """The memory of a contiguous CPU tensor, of any dtype and without NumPy."""
+    size = tensor.numel() * tensor.element_size()
+    array = (ctypes.c_ubyte * size).from_address(tensor.data_ptr())
+    array.owner = tensor  # type: ignore[attr-defined]  # which lives as long as the view does
+    return memoryview(array).cast("B")

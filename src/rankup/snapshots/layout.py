@@ -1,4 +1,5 @@
-"""Names below a directory of snapshots. The program reads the listing of the directory; ``latest`` is for people.
+"""Names below a directory of snapshots, and which of these it keeps. The program reads the listing of the directory;
+``latest`` is for people.
 
 | name | what |
 |---|---|
@@ -16,6 +17,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from rankup.errors import RankupError
 from rankup.snapshots import disk
@@ -137,3 +139,31 @@ def find_entry(path: Path) -> Entry:
         hint="a snapshot is a directory step-N; `rankup snapshots ls` lists those of a run",
         exit_code=1,
     )
+
+
+@dataclass(frozen=True)
+class Retention:
+    """Which snapshots to keep: the ``last`` ones; the ``best`` ones by ``metric``, of which the smallest value
+    (``mode="min"``) or the largest ("max") is best; and each whose step is a multiple of ``every``. 0 turns a rule off.
+    A snapshot that no rule keeps is deleted. One whose metadata has ``"keep": true`` is kept, and no rule counts it."""
+
+    last: int = 2
+    best: int = 0
+    every: int = 0
+    metric: str = ""
+    mode: Literal["min", "max"] = "min"
+
+    def __post_init__(self) -> None:
+        if self.last < 1 or self.best < 0 or self.every < 0 or (self.best > 0 and not self.metric):
+            raise RankupError(
+                "bad-retention",
+                f"Retention(last={self.last}, best={self.best}, every={self.every}, metric={self.metric!r}) is invalid",
+                hint="last must be at least 1, best and every at least 0; best requires the name of a metric",
+            )
+        if self.mode not in ("min", "max"):
+            raise RankupError(
+                "bad-retention", f"Retention(mode={self.mode!r}) is invalid", hint='mode="min" or mode="max"'
+            )
+
+
+KEEP = Retention()

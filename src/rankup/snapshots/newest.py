@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rankup.errors import RankupError
-from rankup.snapshots.layout import Entry, entries, set_aside
+from rankup.snapshots.layout import Entry, set_aside
 from rankup.snapshots.manifest import Damaged, Manifest, read_manifest, verify
-from rankup.snapshots.peers import Peers
 from rankup.snapshots.snapshot import Snapshot
 from rankup.world import World
+
+if TYPE_CHECKING:
+    from rankup.snapshots.peers import Peers
 
 _NAMED = 3
 
 
 def newest(
-    root: Path, peers: Peers, shared: bool, wanted: Callable[[dict[str, Any]], bool] = lambda metadata: True
+    root: Path,
+    candidates: Collection[Entry],
+    peers: Peers,
+    shared: bool,
+    wanted: Callable[[dict[str, Any]], bool],
 ) -> Snapshot | None:
-    """The newest good snapshot whose metadata is ``wanted``. A collective. ``latest`` is not read, since it may be out
-    of date."""
+    """The newest good one of ``candidates`` whose metadata is ``wanted``. A collective. ``latest`` is not read, since
+    it may be out of date."""
     leads = peers.around(shared).leads
-    candidates = sorted(peers.union(lambda: entries(root) if leads else []), reverse=True)
     wrong: list[str] = []
     damaged: list[Entry] = []
-    for entry in candidates:
+    for entry in sorted(candidates, reverse=True):
         path = root / entry.name
         if peers.union(lambda path=path: ["another"] if leads and not _is_wanted(path, wanted) else []):  # type: ignore[misc]
             continue

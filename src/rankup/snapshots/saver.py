@@ -13,22 +13,24 @@ All but ``seconds`` are collectives: call them on every rank, in the same order,
 from __future__ import annotations
 
 import atexit
+import functools
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rankup.core.locks import Lock
-from rankup.snapshots import disk, newest
-from rankup.snapshots.layout import LOCK, clear_leftovers
+from rankup.snapshots import disk
+from rankup.snapshots.layout import KEEP, LOCK, Retention, clear_leftovers, entries
 from rankup.snapshots.peers import Peers
-from rankup.snapshots.prune import KEEP, Retention
-from rankup.snapshots.snapshot import Snapshot
-from rankup.snapshots.state import SnapshotState, Staged, Staging
-from rankup.snapshots.writing import Writer
 from rankup.world import World
+
+if TYPE_CHECKING:
+    from rankup.snapshots.snapshot import Snapshot
+    from rankup.snapshots.state import SnapshotState, Staged, Staging
+    from rankup.snapshots.writing import Writer
 
 _REMEMBERED = 5
 # How long an interpreter that ends waits for a save in flight: peers that have ended must not block it for ever.
@@ -61,7 +63,6 @@ class Saver:
         self._peers = peers or Peers(world)
         self._root = root
         self._asynchronous = asynchronous
-        self._staging = Staging()
         self._thread: threading.Thread | None = None
         self._copied: threading.Event | None = None
         self._error: Exception | None = None
@@ -74,7 +75,21 @@ class Saver:
         leads = self._peers.around(self.shared).leads
         self._peers.do(lambda: self._take_lock(patience) if leads else None)
         self._peers.do(lambda: clear_leftovers(root) if leads else None)
-        self._writer = Writer(root, self._peers, shared=self.shared, keep=keep)
+        self._keep = keep
+
+    # What saves and what reads is imported when it has something to do: a rank that begins to train opens fewer files.
+
+    @functools.cached_property
+    def _staging(self) -> Staging:
+        from rankup.snapshots.state import Staging
+
+        return Staging()
+
+    @functools.cached_property
+    def _writer(self) -> Writer:
+        from rankup.snapshots.writing import Writer
+
+        return Writer(self._root, self._peers, shared=self.shared, keep=self._keep)
 
     def _take_lock(self, patience: float) -> None:
         """One run at a time: two would delete each other's snapshots."""
@@ -94,7 +109,13 @@ class Saver:
         snapshots and all are damaged.
         """
         self.wait()
-        return newest.newest(self._root, self._peers, self.shared, wanted)
+        leads = self._peers.around(self.shared).leads
+        candidates = self._peers.union(lambda: entries(self._root) if leads else [])
+        if not candidates:
+            return None
+        from rankup.snapshots import newest
+
+        return newest.newest(self._root, candidates, self._peers, self.shared, wanted)
 
     @property
     def idle(self) -> bool:
@@ -114,6 +135,8 @@ class Saver:
         """
         began = time.perf_counter()
         self.wait()
+        from rankup.snapshots.state import Staged
+
         staged = state if isinstance(state, Staged) else self._staging.copy(state, lazily=self._asynchronous)
         self._copied = staged.copied
 
@@ -132,6 +155,7 @@ class Saver:
 
         # A daemon: a rank that fails must be able to end while its writer waits for other ranks. Any other end waits
         # for the thread (atexit), since without an interpreter it would abort the process.
+        _ = self._writer  # imported by this thread
         self._thread = threading.Thread(target=work, name="rankup-snapshot", daemon=True)
         self._writing = True
         self._thread.start()

@@ -6,7 +6,6 @@ these boxes as raw bytes, row by row, in the machine's byte order.
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 import torch
 
 from rankup.errors import RankupError
+from rankup.snapshots.checksum import as_bytes
 from rankup.snapshots.manifest import Chunk, SavedTensor
 
 ALIGNMENT = 64  # bytes; so that a file can be mapped and viewed as any dtype
@@ -133,14 +133,6 @@ def _read_box(box: torch.Tensor, chunk: Chunk, start: list[int], folder: Path) -
         for dim in range(1, len(chunk.sizes)):
             scratch = scratch.narrow(dim, start[dim], box.shape[dim])
         box.copy_(scratch.view(box.shape))
-
-
-def as_bytes(tensor: torch.Tensor) -> memoryview:
-    """The memory of a contiguous CPU tensor, of any dtype and without NumPy."""
-    size = tensor.numel() * tensor.element_size()
-    array = (ctypes.c_ubyte * size).from_address(tensor.data_ptr())
-    array.owner = tensor  # type: ignore[attr-defined]  # which lives as long as the view does
-    return memoryview(array).cast("B")
 
 
 def dtype_of(name: str) -> torch.dtype:

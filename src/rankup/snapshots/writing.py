@@ -23,12 +23,13 @@ import torch
 
 from rankup.snapshots import alike, disk
 from rankup.snapshots.alike import Held
-from rankup.snapshots.checksum import checksum
+from rankup.snapshots.checksum import as_bytes, checksum
 from rankup.snapshots.layout import (
     LATEST,
     MANIFEST,
     SUMS,
     VALUES,
+    Retention,
     entries,
     entry_name,
     state_file,
@@ -38,8 +39,8 @@ from rankup.snapshots.layout import (
 from rankup.snapshots.manifest import FORMAT, Manifest, SavedState, SavedTensor, sums_text
 from rankup.snapshots.peers import Peers, most, total
 from rankup.snapshots.plan import Plan, make_plan, united
-from rankup.snapshots.prune import Retention, prune
-from rankup.snapshots.shards import as_bytes, offsets, padded
+from rankup.snapshots.prune import prune
+from rankup.snapshots.shards import offsets, padded
 from rankup.snapshots.state import Staged
 
 LARGE = 1 << 20  # bytes: a state of a rank from here on is a file of its own, which its rank writes

@@ -13,11 +13,10 @@ loads no torch: the command line reads the table, too.
 | ``any_world`` | the same bits on any number of processes |
 | ``call_through`` | the model stays the user's object under DDP |
 | ``replicas`` | ranks start from one model |
-| ``weights`` | gradients weighted if ranks hold different counts |
+| ``weights`` | gradients weighted if ranks hold different counts; parameters that only a dummy batch has used |
 | ``buckets`` | the buckets of DDP |
 | ``changes`` | what tells that a model has changed, without a walk |
 | ``gradient_hooks`` | hooks of a script on gradients that are not reduced yet |
-| ``unused`` | parameters that only a dummy batch has used |
 | ``ordered_sum`` | sums over virtual shards, in the same order on any number of ranks |
 | ``shard_buffers`` | buffers of models that are computed in virtual shards |
 | ``fsdp_parameters`` | the units of an FSDP model, and the parameters of each |
@@ -29,7 +28,6 @@ loads no torch: the command line reads the table, too.
 | ``inner_optimizers`` | optimizers that hold another one |
 | ``state`` | model and optimizer by parameter names, whatever the strategy |
 | ``exchange`` | what ranks exchange in the course of a step |
-| ``versions`` | what older versions of torch lack |
 | ``experimental`` | tensor and pipeline parallelism, threads in one process, DeepSpeed: for workloads alone |
 """
 

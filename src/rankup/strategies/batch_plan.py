@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sized
 from dataclasses import dataclass
 
-from rankup.core.share import share
 from rankup.errors import RankupError
 
 
@@ -60,3 +59,10 @@ def equal_batches(strategy: str, samples: int | None, wanted: int, ranks: int) -
 def length_of(dataset: object) -> int | None:
     """Its number of samples, if that is known."""
     return len(dataset) if isinstance(dataset, Sized) else None
+
+
+def share(total: int, index: int, among: int) -> tuple[int, int]:
+    """Half-open bounds of part ``index`` of ``total`` things; the first ``total % among`` parts hold one more."""
+    size, more = divmod(total, among)
+    start = index * size + min(index, more)
+    return start, start + size + (index < more)

@@ -35,8 +35,7 @@ from rankup.strategies.call_through import call_through
 from rankup.strategies.changes import hooked
 from rankup.strategies.gradient_hooks import GradientHooks
 from rankup.strategies.replicas import start_equal, trainable
-from rankup.strategies.unused import DummyGradients
-from rankup.strategies.weights import GradientWeights, SparseGradients
+from rankup.strategies.weights import DummyGradients, GradientWeights, SparseGradients
 
 # Named forward_sync_buffers since torch 2.13, broadcast_buffers before.
 _SIGNATURE = inspect.signature(DistributedDataParallel.__init__).parameters

@@ -24,13 +24,12 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.optim import Optimizer
 
 from rankup.errors import RankupError
-from rankup.strategies.base import NO_LBFGS, NO_SHARED_PARAMETERS, Refusals, Strategy
+from rankup.strategies.base import NO_LBFGS, NO_SHARED_PARAMETERS, Refusals, Strategy, require_torch
 from rankup.strategies.changes import power_of_two, requires_grad
 from rankup.strategies.fsdp_units import Units
 from rankup.strategies.gradient_hooks import refuse_hooks
 from rankup.strategies.replicas import start_equal, trainable
 from rankup.strategies.sharded_numbers import read_whole_numbers
-from rankup.strategies.versions import require_torch
 from rankup.strategies.weights import GradientWeights
 
 

@@ -18,6 +18,9 @@ from rankup.errors import RankupError
 
 Fields = dict[str, Any]
 
+#: Options that choose kernels, and not what they compute.
+IMPLEMENTATION = ("fused", "foreach", "capturable", "differentiable")
+
 _TORCH = frozenset({"state", "param_groups", "defaults"})  # of every optimizer: as large as the model
 
 

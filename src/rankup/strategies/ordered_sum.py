@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from rankup.core.share import share
+from rankup.strategies.batch_plan import share
 
 # Elements that are gathered at once: all shards of a large model need not be in memory together.
 BUCKET = 8 * 1024 * 1024

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
 
-from rankup.core.share import share
+from rankup.strategies.batch_plan import share
 from rankup.strategies.ordered_sum import OrderedSum
+from rankup.strategies.replicas import batch_statistics
 
 
 class ShardBuffers:
@@ -63,11 +63,3 @@ class ShardBuffers:
     def _all(self) -> Iterator[torch.Tensor]:
         for model in self._models:
             yield from model.buffers()
-
-
-def batch_statistics(model: nn.Module) -> Iterator[tuple[torch.Tensor, bool]]:
-    """Every buffer of a BatchNorm, and whether it is a mean or a variance."""
-    for module in model.modules():
-        if isinstance(module, _NormBase):
-            for name, buffer in module.named_buffers(recurse=False):
-                yield buffer, name in ("running_mean", "running_var")

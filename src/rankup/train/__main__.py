@@ -14,8 +14,7 @@ import torch
 from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.policy import Snapshots
-from rankup.runtime.choices import deterministic_kernels
-from rankup.runtime.init import init
+from rankup.runtime.init import deterministic_kernels, init
 from rankup.train.breakdown import breakdown
 from rankup.train.learning_rate import describe_rate
 from rankup.train.loop import train

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from rankup.core.progress import PROGRESS_VARIABLE
+from rankup.core.rundir import PROGRESS_VARIABLE
 from rankup.errors import RankupError
 from rankup.resolve.here import resolve_here
 from rankup.resolve.resolved import Resolved

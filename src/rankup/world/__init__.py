@@ -2,11 +2,8 @@
 
 | module | what |
 |---|---|
-| ``world`` | ``World``: rank, world size, hosts, launcher, and where each value came from |
-| ``job`` | ``SchedulerJob``: what the scheduler knows of the job in which a process runs |
-| ``scheduler`` | finds the scheduler's job in which a process runs |
+| ``world`` | ``World``: rank, world size, hosts, launcher; the scheduler's job; how variables are read |
 | ``detection`` | the order in which launchers are tried; the first that is found wins |
-| ``variables`` | reads variables: whole numbers with clear errors, and the origin of each field |
 | ``torchrun`` | torchrun (TorchElastic) |
 | ``slurm`` | SLURM: the job, and the step of ``srun`` |
 | ``openmpi`` | Open MPI's mpirun |
@@ -23,7 +20,6 @@
 
 from __future__ import annotations
 
-from rankup.world.job import SchedulerJob
-from rankup.world.world import World
+from rankup.world.world import SchedulerJob, World
 
 __all__ = ["SchedulerJob", "World"]

@@ -11,9 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rankup.errors import RankupError
-from rankup.world.ports import FIRST_PORT, LAST_PORT
-from rankup.world.variables import whole_number
-from rankup.world.world import World
+from rankup.world.world import World, whole_number
 
 _SIOCGIFADDR = 0x8915
 # The same on all ranks of one mpirun, and different for any other: Open MPI's PMIx, older Open MPI, PALS.
@@ -101,6 +99,8 @@ def _host(world: World, env: Mapping[str, str]) -> str:
 def _given_port(env: Mapping[str, str]) -> int:
     port = whole_number(env, "MASTER_PORT")
     if not 0 < port < 65536:
+        from rankup.world.ports import FIRST_PORT, LAST_PORT
+
         raise RankupError(
             "bad-port",
             f"MASTER_PORT is {port}, but must be from 1 to 65535",
@@ -110,6 +110,8 @@ def _given_port(env: Mapping[str, str]) -> int:
 
 
 def _derived_port(mark: str, index: int) -> int:
+    from rankup.world.ports import FIRST_PORT, LAST_PORT
+
     digest = hashlib.sha256(f"{mark}/{index}".encode("utf-8", "surrogateescape")).digest()
     return FIRST_PORT + int.from_bytes(digest[:8], "big") % (LAST_PORT - FIRST_PORT + 1)
 

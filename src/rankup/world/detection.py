@@ -8,9 +8,7 @@ from functools import partial
 
 from rankup.core.registry import load
 from rankup.errors import RankupError
-from rankup.world.scheduler import detect_job
-from rankup.world.variables import Variables, whole_number
-from rankup.world.world import World
+from rankup.world.world import Variables, World, detect_job, whole_number
 
 # Module of a launcher → variables, one of which every process of it has; the module is imported if one is there.
 ORDER = {

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from rankup.errors import RankupError
 from rankup.world.mpi import world_of
-from rankup.world.variables import Variables
-from rankup.world.world import World
+from rankup.world.world import Variables, World
 
 _TRIGGERS = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")

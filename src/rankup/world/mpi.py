@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from rankup.errors import RankupError
-from rankup.world.job import SchedulerJob
-from rankup.world.scheduler import detect_job
-from rankup.world.variables import Variables
-from rankup.world.world import World
+from rankup.world.world import SchedulerJob, Variables, World, detect_job
 
 
 def world_of(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rankup.world.mpi import world_of
-from rankup.world.variables import Variables
-from rankup.world.world import World
+from rankup.world.world import Variables, World
 
 
 def detect(env: Mapping[str, str]) -> World | None:

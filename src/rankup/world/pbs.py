@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from rankup.world.job import SchedulerJob
-from rankup.world.variables import Variables
-from rankup.world.world import World
+from rankup.world.world import SchedulerJob, Variables, World
 
 
 def job(env: Mapping[str, str]) -> SchedulerJob | None:

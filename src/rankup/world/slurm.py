@@ -11,9 +11,7 @@ from collections.abc import Mapping
 
 from rankup.core.hostlist import expand, expand_counts
 from rankup.errors import RankupError
-from rankup.world.job import SchedulerJob
-from rankup.world.variables import Variables, whole_number
-from rankup.world.world import World
+from rankup.world.world import SchedulerJob, Variables, World, whole_number
 
 # SLURM gives steps that srun did not start the highest numbers of 32 bits: salloc's interactive step (4294967290),
 # the batch script (…291), the external step of an ssh login (…292), a step without a number yet (…293).

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rankup.world.scheduler import detect_job
-from rankup.world.variables import Variables
-from rankup.world.world import World
+from rankup.world.world import Variables, World, detect_job
 
 
 def detect(env: Mapping[str, str]) -> World | None:

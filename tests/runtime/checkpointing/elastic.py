@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import rankup
-from rankup.runtime.tracing.digest import digest
+from rankup.runtime.digest import digest
 
 folder = Path(sys.argv[1])
 snapshots = rankup.Snapshots(every="2 steps", directory=folder / "snapshots", asynchronous=False)

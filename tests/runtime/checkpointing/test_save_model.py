@@ -13,7 +13,7 @@ from torch.nn import functional as F
 import rankup
 from ranks import run_ranks
 from rankup.strategies import make_strategy
-from rankup.strategies.versions import TORCH
+from rankup.strategies.base import TORCH
 
 
 class Net(nn.Module):

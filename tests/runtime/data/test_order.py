@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from rankup.runtime.data import order
 from rankup.runtime.data.batches import cut, rows_of
-from rankup.runtime.data.order import DRAWN, Listed, Sequential, Shuffled, all_rows, shuffled
+from rankup.runtime.data.order import DRAWN, Listed, Sequential, Shuffled, all_rows, cuts, shuffled
 from rankup.runtime.data.sharding import Sharding
-from rankup.runtime.data.step_plan import cuts
 
 HUGE = 10**12
 

@@ -9,7 +9,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankup.core.share import share
 from rankup.errors import RankupError
 from rankup.runtime.data.batches import Batch, cut
 from rankup.runtime.data.feeds import LoaderOptions, RankContext, make_loader
@@ -17,7 +16,7 @@ from rankup.runtime.data.order import all_rows
 from rankup.runtime.data.resident import ResidentData
 from rankup.runtime.data.sharding import Sharding
 from rankup.runtime.loop.precision import FP32
-from rankup.strategies.batch_plan import BatchPlan
+from rankup.strategies.batch_plan import BatchPlan, share
 
 
 @given(total=st.integers(0, 500), world_size=st.integers(1, 40))

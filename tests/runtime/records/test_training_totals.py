@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 
-from rankup.runtime.records.step_counts import StepCounts
-from rankup.runtime.records.training_totals import TrainingTotals
+from rankup.runtime.records.step_counts import StepCounts, TrainingTotals
 
 WAIT = 0.05
 

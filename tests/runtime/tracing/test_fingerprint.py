@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rankup.runtime.tracing.digest import SMALL, fingerprint
+from rankup.runtime.digest import SMALL, fingerprint
 from rankup.snapshots.checksum import pair
 
 CHANGES = {

@@ -17,7 +17,7 @@ import rankup
 from ranks import run_ranks
 from rankup.core.records import read_records
 from rankup.runtime.checkpointing.policy import Snapshots
-from rankup.runtime.tracing.digest import digest, rows
+from rankup.runtime.digest import digest, rows
 from rankup.runtime.tracing.fault_injection import FROZEN, FaultInjection
 from rankup.runtime.tracing.run_digests import state_digests
 from rankup.snapshots import disk

@@ -18,12 +18,11 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from rankup.cli.output.rank_lines import LineView
 from rankup.core.progress import (
-    PROGRESS_VARIABLE,
     progress_numbers,
     progress_place,
     progress_share,
 )
-from rankup.core.rundir import RunDir
+from rankup.core.rundir import PROGRESS_VARIABLE, RunDir
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@
 - ``stages``: the directory of each training of a process, and of each of its loops
 - ``stop``: requests to stop
 - ``state``: the state of a run: collected, compared and restored
+- ``state_parts``: what contributes to it, and is there before the first step
 - ``run_state``: ``run.state``, for scripts that store the state themselves
 - ``resume``: restores a run from a snapshot
 - ``registered``, ``adapters``, ``objects``, ``registered_state``: what ``run.register`` got, and its state

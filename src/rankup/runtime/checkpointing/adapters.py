@@ -57,6 +57,13 @@ class Adapter:
             raise other(self._name, f"{'/'.join(map(str, state_dict))}, not {self.kind}")
         self._set(state_dict[self.kind])
 
+    def loop_begins(self) -> None:
+        """Called before its state is taken for the first time."""
+
+    def parts(self, state: dict[str, Any]) -> dict[str, Any]:
+        """A state by what it holds; by ``""`` if that is one thing."""
+        return {"": state}
+
     @property
     def whole(self) -> bool:
         """Whether it is the same on all ranks, to the last bit."""

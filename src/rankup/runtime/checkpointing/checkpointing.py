@@ -13,31 +13,34 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rankup.errors import RankupError
 from rankup.runtime.call_site import call_site
 from rankup.runtime.checkpointing import registered_state
 from rankup.runtime.checkpointing.policy import Snapshots
-from rankup.runtime.checkpointing.resume import ResumedEpoch, resume
 from rankup.runtime.checkpointing.saves import LoopSaves
 from rankup.runtime.checkpointing.stages import Stages
-from rankup.runtime.checkpointing.state import StateParts
+from rankup.runtime.checkpointing.state_parts import StateParts
 from rankup.runtime.checkpointing.stop import StopWatch
-from rankup.runtime.context import RunContext
+from rankup.runtime.context import TRACE_VARIABLE, RunContext
 from rankup.runtime.data.batches import DataFeed
 from rankup.runtime.data.identity import SameDataCheck
 from rankup.runtime.distributed.control import raise_on_all
 from rankup.runtime.distributed.replicas import Replicas
 from rankup.runtime.loop.optimizer_steps import OptimizerSteps
 from rankup.runtime.records.logged_numbers import warn_of_logged
-from rankup.runtime.tracing.trace import Trace
-from rankup.runtime.unregistered.cures import differing
-from rankup.runtime.unregistered.watch import UnregisteredWatch
-from rankup.snapshots.saver import Saver
-from rankup.snapshots.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from rankup.runtime.checkpointing.resume import ResumedEpoch
+    from rankup.runtime.tracing.trace import Trace
+    from rankup.snapshots.saver import Saver
+    from rankup.snapshots.snapshot import Snapshot
 
 
 class Checkpointing:
@@ -107,7 +110,10 @@ class Checkpointing:
         try:
             self._saves.feed, self._saves.flat = feed, flat
             self._begin(feed, unit, goal)
-            if (trace := Trace.from_environment(self._run, self._saves.wait)) is not None:
+            if TRACE_VARIABLE in os.environ:
+                from rankup.runtime.tracing.trace import Trace
+
+                trace = Trace(self._run, Path(os.environ[TRACE_VARIABLE]), self._saves.wait)
                 self._trace = self._listening.enter_context(trace)
             self._set_due()
             yield self._replays
@@ -152,6 +158,8 @@ class Checkpointing:
             _ = parts.settings.in_force  # read now, and not at the first save: it reads samples
             main = run.world.is_main
             if parts.watch is None and (main or run.strategy.exact == "any-world"):
+                from rankup.runtime.unregistered.watch import UnregisteredWatch
+
                 parts.watch = UnregisteredWatch(
                     lambda: registered_state.declared(run),
                     lambda: registered_state.whole_things(run),
@@ -173,6 +181,8 @@ class Checkpointing:
         found = saver.newest(lambda metadata: bool(metadata.get("within"))) or saver.newest()
         if found is None:
             return
+        from rankup.runtime.checkpointing.resume import ResumedEpoch, resume
+
         resume(self._run, self._parts, found)
         self._saves.note_saved()
         if feed.position.step > 0 and not self._saves.flat:
@@ -339,6 +349,8 @@ class Checkpointing:
         noted = watch.now()
         control = self._run.control
         if control is not None and self._run.strategy.exact == "any-world" and not self._said_differing:
+            from rankup.runtime.unregistered.cures import differing
+
             # Each rank counts its own virtual shards.
             mine = {path: digest for path, (digest, *_) in noted.items()}
             said = differing(control.gather("the values that no snapshot holds", mine))

@@ -18,8 +18,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CyclicLR, LambdaLR, OneCycleLR
 
 from rankup.runtime.data.batches import DataFeed
-
-IMPLEMENTATION = ("fused", "foreach", "capturable", "differentiable")  # of kernels: always the script's
+from rankup.strategies.inner_optimizers import IMPLEMENTATION
 
 Options = Mapping[str, Any]
 

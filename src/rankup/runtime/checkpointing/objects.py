@@ -115,8 +115,7 @@ class ObjectAdapter(Adapter):
             exit_code=1,
         )
 
-    @staticmethod
-    def parts(state: dict[str, Any]) -> dict[str, Any]:
+    def parts(self, state: dict[str, Any]) -> dict[str, Any]:
         """A state by what it holds: ``.best``, ``.seen['a']``."""
         return {_written(_path(keys)): saved for keys, saved in state["object"]}
 

@@ -7,11 +7,10 @@ import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rankup.core import lost, resume_with
+from rankup.core.choices import LOST, RESUME_WITH
 from rankup.core.units import parse_duration
-from rankup.errors import RankupError
-from rankup.runtime.argument_types import check_types
-from rankup.snapshots.prune import Retention
+from rankup.errors import RankupError, check_types
+from rankup.snapshots.layout import Retention
 
 # The environment overrides the script: ``rankup verify`` saves more often, and to another directory.
 EVERY_VARIABLE, DIRECTORY_VARIABLE = "RANKUP_SNAPSHOT_EVERY", "RANKUP_SNAPSHOT_DIR"
@@ -50,8 +49,8 @@ class Snapshots:
             },
         )
         self.interval()
-        resume_with.check_choice(self.resume_with, "resume_with")
-        lost.check_choice(self.lost, "lost")
+        RESUME_WITH.check(self.resume_with, "resume_with")
+        LOST.check(self.lost, "lost")
 
     def in_force(self) -> Snapshots:
         """These values, with those of the environment in their place."""
@@ -60,8 +59,8 @@ class Snapshots:
             self,
             every=every or self.every,
             directory=Path(directory) if directory else self.directory,
-            resume_with=os.environ.get(resume_with.VARIABLE) or self.resume_with,
-            lost=os.environ.get(lost.VARIABLE) or self.lost,
+            resume_with=os.environ.get(RESUME_WITH.variable) or self.resume_with,
+            lost=os.environ.get(LOST.variable) or self.lost,
         )
 
     def interval(self) -> tuple[str, int]:

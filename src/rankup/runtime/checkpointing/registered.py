@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from rankup.core.nearest import nearest
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.adapters import (
     Adapter,
@@ -34,7 +33,6 @@ from rankup.runtime.checkpointing.adapters import (
     refused,
     unsaveable,
 )
-from rankup.runtime.checkpointing.objects import ObjectAdapter, ids_in
 from rankup.runtime.unregistered.marks import SIMPLE
 from rankup.runtime.unregistered.walk import is_watched, of_library
 
@@ -81,6 +79,8 @@ class Values:
                 exit_code=1,
             )
         if name not in self._values:
+            from rankup.core.nearest import nearest
+
             near = nearest(name, self._values)
             known = ", ".join(sorted(self._values)) or "nothing yet"
             raise RankupError(
@@ -128,11 +128,18 @@ def as_stateful(name: str, thing: Any, declared: Declared) -> dict[str, Stateful
     for what that does not cover. Raises RankupError for what cannot be saved."""
     if isinstance(thing, type) or thing is random:
         raise refused(name, thing, "an object, not the class or module that it comes from")
-    attributes = partial(ObjectAdapter, name, thing, declared.device, forgotten=declared.forgotten)
+
+    def attributes(known: Callable[[Any], set[int]]) -> Adapter:
+        from rankup.runtime.checkpointing.objects import ObjectAdapter
+
+        return ObjectAdapter(name, thing, declared.device, known, declared.forgotten)
+
     if any(thing is each for each in declared.prepared):
         return {name: attributes(declared.known)}
     if hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict"):
         if isinstance(thing, torch.nn.Module) or not of_library(type(thing)):
+            from rankup.runtime.checkpointing.objects import ids_in
+
             rest = attributes(lambda one: declared.known(one) | ids_in(one.state_dict()))
             return {name: thing, f"{name}.*": rest}
         return {name: thing}

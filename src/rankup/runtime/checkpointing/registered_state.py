@@ -19,18 +19,16 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.adapters import Adapter, Stateful
-from rankup.runtime.checkpointing.objects import ObjectAdapter
 from rankup.runtime.checkpointing.registered import Declared, Value, Values, as_stateful
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import sampled_order
+from rankup.runtime.digest import SMALL, fingerprint
 from rankup.runtime.distributed.control import same_on_all
 from rankup.runtime.pytree import map_tensors, tensors_in
-from rankup.runtime.tracing.digest import SMALL, fingerprint
 from rankup.runtime.unregistered.marks import SIMPLE
 from rankup.runtime.unregistered.walk import PARTS, Walk
-from rankup.snapshots.alike import registered_differ
 from rankup.strategies.inner_optimizers import with_inner
-from rankup.strategies.shard_buffers import batch_statistics
+from rankup.strategies.replicas import batch_statistics
 
 # Among the registered by themselves; the loss scale only under fp16.
 METER, RECORDS, LOSS_SCALE = "run.meter", "run.records", "loss_scale"
@@ -102,7 +100,7 @@ def check_whole(run: RunContext) -> None:
     """RankupError if something registered holds shards of tensors, which its snapshot could not put together. Checked
     when a loop begins, and not at the first save."""
     for name, thing in run.registered.items():
-        if isinstance(thing, ObjectAdapter):
+        if isinstance(thing, Adapter):
             thing.loop_begins()
         _check_whole(run, name, thing.state_dict())
 
@@ -154,6 +152,8 @@ def compare(run: RunContext) -> None:
             _check_whole(run, name, state)
             mine[name] = _compared(thing, state, shapes)
     if not same_on_all(run.control, "the comparison of what is registered", mine):
+        from rankup.snapshots.alike import registered_differ
+
         error = registered_differ(run.control.gather("the comparison of what is registered", mine))
         if error is not None:
             raise error
@@ -229,7 +229,7 @@ def _united(state: Any, small: Mapping[int, torch.Tensor]) -> Any:
 
 def _by_part(name: str, thing: Stateful, state: Any, shapes: set[_Shape]) -> dict[str, str]:
     """What must be the same on all ranks, by a name that says what it is: of an object its attributes."""
-    if not isinstance(thing, ObjectAdapter):
+    if not isinstance(thing, Adapter):
         return {name: _compared(thing, state, shapes)}
     found = {}
     for part, held in thing.parts(state).items():

@@ -14,11 +14,11 @@ from rankup.runtime.checkpointing import registered_state, state
 from rankup.runtime.checkpointing.adapters import ContainerAdapter
 from rankup.runtime.checkpointing.objects import ObjectAdapter
 from rankup.runtime.checkpointing.registered import Value
-from rankup.runtime.checkpointing.state import StateParts
+from rankup.runtime.checkpointing.state_parts import StateParts
 from rankup.runtime.context import RunContext
+from rankup.runtime.digest import fingerprint
 from rankup.runtime.distributed.control import raise_on_all
 from rankup.runtime.seed import rng_state, set_rng_state
-from rankup.runtime.tracing.digest import fingerprint
 from rankup.runtime.unregistered.walk import ITERATORS
 from rankup.runtime.unregistered.watch import Noted
 from rankup.snapshots.snapshot import Snapshot

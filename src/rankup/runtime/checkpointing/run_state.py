@@ -6,7 +6,7 @@ from typing import Any
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import state
-from rankup.runtime.checkpointing.state import StateParts
+from rankup.runtime.checkpointing.state_parts import StateParts
 from rankup.runtime.context import RunContext
 from rankup.runtime.loop import body_checks
 from rankup.runtime.loop.optimizer_steps import OptimizerSteps

@@ -10,16 +10,17 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rankup.runtime.checkpointing import state
 from rankup.runtime.checkpointing.policy import Snapshots
-from rankup.runtime.checkpointing.state import StateParts
+from rankup.runtime.checkpointing.state_parts import StateParts
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import DataFeed
 from rankup.runtime.loop.optimizer_steps import OptimizerSteps
-from rankup.snapshots.saver import Saver
-from rankup.snapshots.state import SnapshotState, Staged
+
+if TYPE_CHECKING:
+    from rankup.snapshots.saver import Saver
+    from rankup.snapshots.state import SnapshotState, Staged
 
 # The assumed duration of a save, as a multiple of the measured one, and of everything else that ending takes (seconds).
 CAUTION, LEAVING_S = 3.0, 15.0
@@ -197,7 +198,9 @@ class LoopSaves:
     # ------------------------------------------------------------------ inside
 
     def _state(self, *, gradients: bool, within: bool, keep: bool) -> SnapshotState:
-        taken = state.collect_to_save(self._run, self._parts, gradients=gradients)
+        from rankup.runtime.checkpointing.state import collect_to_save
+
+        taken = collect_to_save(self._run, self._parts, gradients=gradients)
         marks: dict[str, Any] = {"within": within, **({"keep": True} if keep else {})}
         return replace(taken, metadata={**taken.metadata, **marks})
 

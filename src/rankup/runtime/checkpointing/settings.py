@@ -26,17 +26,9 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.model_form import ModuleKinds
-from rankup.runtime.checkpointing.new_settings import (
-    IMPLEMENTATION,
-    Asked,
-    convert_position,
-    new_optimizer_state,
-    new_schedule_state,
-    reset_schedule,
-    schedule_parts,
-)
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.identity import identify
+from rankup.strategies.inner_optimizers import IMPLEMENTATION
 
 # {"optimizers": [{"class", "groups": […], …}], "schedules": {name: {"class", "parts": […]}}, "data": [{…}],
 #  "run": {…}, "models": [{"shapes", "modules": {name: kind}}]}
@@ -118,6 +110,8 @@ class ResumeSettings:
             )
         for name, thing in run.registered.items():
             if isinstance(thing, (LRScheduler, ReduceLROnPlateau)) and name not in settings["schedules"]:
+                from rankup.runtime.checkpointing.new_settings import schedule_parts
+
                 parts = list(schedule_parts(thing))
                 settings["schedules"][name] = {
                     "class": " of ".join(type(part).__name__ for part in parts),
@@ -176,6 +170,8 @@ class ResumeSettings:
     ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """The loaded state, and that of what is registered, with the script's values as far as these apply. The
         arguments are not changed."""
+        from rankup.runtime.checkpointing.new_settings import Asked, new_optimizer_state, new_schedule_state
+
         tensors, registered = dict(tensors), dict(registered)
         for index, (model, optimizer) in enumerate(self._run.prepared):
             if isinstance(optimizer, Optimizer):
@@ -197,6 +193,8 @@ class ResumeSettings:
         """After everything is restored: schedules continue from the script's values, positions count its batches."""
         if not self.changed:
             return
+        from rankup.runtime.checkpointing.new_settings import convert_position, reset_schedule
+
         self.changed = False
         was, now, run = self._saved, self._settings, self._run
         other = [

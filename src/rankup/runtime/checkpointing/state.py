@@ -9,69 +9,38 @@ must match to resume from it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
-from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state
-from rankup.runtime.checkpointing.model_form import Frozen
-from rankup.runtime.checkpointing.settings import ResumeSettings
+from rankup.runtime.checkpointing.state_parts import StateParts
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import DataFeed, sampled_order
-from rankup.runtime.data.stream import StreamFeed
 from rankup.runtime.distributed.buffers import averaged_buffers
 from rankup.runtime.seed import derive, rng_state, seed_everything, set_rng_state
-from rankup.runtime.tracing.digest import fingerprint
-from rankup.runtime.unregistered.watch import UnregisteredWatch
-from rankup.snapshots.state import SnapshotState
 from rankup.strategies import state as by_name
 from rankup.strategies.clipping import local
 
-_SOME = 8  # values of each parameter
+if TYPE_CHECKING:
+    from rankup.runtime.data.stream import StreamFeed
+    from rankup.snapshots.state import SnapshotState
 
 
-@dataclass
-class StateParts:
-    """What contributes to the state of a run, besides its context. ``watch``: on rank 0, of a run that saves."""
-
-    frozen: Frozen
-    settings: ResumeSettings
-    watch: UnregisteredWatch | None = None
-    loop: dict[str, Any] = field(default_factory=dict)  # which loop the state is of
-    begun: str = ""  # a digest of some of the weights that the script began with
-    _noted: int = 0  # models
-
-    def note_begin(self, run: RunContext) -> None:
-        """Note what the script begins with, once for each stage, which has more prepared models than the one before.
-        Called before anything is restored: by a loop, or by ``run.state`` before it."""
-        if len(run.prepared) > self._noted:
-            self._noted = len(run.prepared)
-            self.begun = self.begun or _some_weights(run)
-            self.frozen.begin()
-
-
-def _some_weights(run: RunContext) -> str:
-    """Of each parameter that this rank holds as a whole."""
-    held = [
-        each
-        for model in run.models
-        for each in model.parameters()
-        if not (hasattr(each, "to_local") or is_lazy(each) or each.is_meta)
-    ]
-    return fingerprint([each.detach().reshape(-1)[:_SOME].clone() for each in held])
+def _streams(run: RunContext) -> list[StreamFeed]:
+    """The feeds whose number of steps nobody knows."""
+    return cast("list[StreamFeed]", [feed for feed in run.feeds if feed.steps is None])
 
 
 def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool) -> SnapshotState:
     """The live state of this rank. ``shared``: whether to include what was registered without ``per_rank``;
     ``gradients``: whether to include gradients that wait for a step."""
     rank_state: dict[str, Any] = {"rng": rng_state()}
-    if streams := [feed.state() for feed in run.feeds if isinstance(feed, StreamFeed)]:
-        rank_state["streams"] = streams
+    if streams := _streams(run):
+        rank_state["streams"] = [feed.state() for feed in streams]
     if parts.watch is not None:
         rank_state |= parts.watch.state()
     if run.world.is_main and (layout := run.strategy.layout()) is not None:
@@ -91,6 +60,8 @@ def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool
     }
     registered, must_match = registered_state.collect(run, shared=shared)
     rank_state |= registered
+    from rankup.snapshots.state import SnapshotState
+
     return SnapshotState(
         {
             str(index): _with_buffers(run, model, by_name.state(run.strategy, model, optimizer))
@@ -273,7 +244,7 @@ def restore(
         ):
             sampled.check_repeated(feed.position.epoch, position["order"])
     if "streams" in first:
-        streams = [feed for feed in run.feeds if isinstance(feed, StreamFeed)]
+        streams = _streams(run)
         states = [None] * len(streams) if rank_state is None else rank_state["streams"]
         for feed, state in zip(streams, states, strict=True):
             feed.load(state)

@@ -1,20 +1,17 @@
 """Which samples, in which order, on which rank, and how they get there.
 
-- ``order``: which sample is at which position of an epoch
-- ``step_plan``: how one epoch is cut into steps
+- ``order``: which sample is at which position of an epoch, and how it is cut into steps
 - ``shortened``: shorter epochs and loops, for ``rankup verify --quick``
 - ``sharding``: the order of an epoch and each rank's share: pure functions
 - ``samplers``: the order of a user's ``sampler=`` or ``batch_sampler=``
-- ``position``: the epoch and step that one feed has reached
 - ``batches``: a batch of one rank, cut out of a global batch
 - ``loaders``: batches of map-style data sets
 - ``resident``: data that fits in memory, and its batches, on the device
 - ``feeds``: which of these loads a given data set
 - ``loader_options``: arguments of the DataLoader, and its workers' end
 - ``checked_fork``: workers that have started, on a Python whose forks may deadlock
-- ``sample_rng``, ``generators``, ``own_generators``: random numbers that belong to a sample
+- ``sample_rng``, ``generators``: random numbers that belong to a sample
 - ``stream``, ``stream_reader``, ``worker_info``: iterable data sets, and what reads them
 - ``stream_split``: who splits a stream, and whether each sample was handed out once
 - ``identity``: whether all ranks have the same data
-- ``batch_size_check``: a share of one sample, on which BatchNorm cannot train
 """

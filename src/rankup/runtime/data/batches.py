@@ -3,17 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 
 from rankup.errors import RankupError
-from rankup.runtime.data.order import Order
-from rankup.runtime.data.position import Position
-from rankup.runtime.data.samplers import SampledOrder
+from rankup.runtime.data.order import Order, StepPlan
 from rankup.runtime.data.sharding import Sharding
-from rankup.runtime.data.step_plan import StepPlan
+
+
+@dataclass
+class Position:
+    """The epoch in progress and how many of its steps are done. With the seed, a resume needs nothing else of the data.
+
+    A step counts as done once its last batch is handed out: in the loop's body, take the state after ``opt.step()``.
+    ``total`` counts the steps of all epochs. ``ended`` is True while the code after the inner loop runs: a state taken
+    there counts the epoch as finished, so that this code does not run again.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    total: int = 0
+    ended: bool = False
+
+    def end_epoch(self) -> None:
+        """The code after the inner loop has run, too."""
+        self.epoch, self.step, self.ended = self.epoch + 1, 0, False
+
+    def resume(self) -> tuple[int, int]:
+        """(epoch, step) for a run that resumes from here."""
+        return (self.epoch + 1, 0) if self.ended else (self.epoch, self.step)
+
+    def state(self) -> dict[str, Any]:
+        """What a snapshot contains of it."""
+        return {"at": list(self.resume()), "total": self.total}
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Restore what ``state`` gave."""
+        self.epoch, self.step = saved["at"]
+        self.total, self.ended = saved["total"], False
+
+
+if TYPE_CHECKING:
+    from rankup.runtime.data.samplers import SampledOrder
 
 # Pieces that are indexed together; resident data holds as many gathered batches at a time, and no more.
 CHUNK = 16

@@ -14,10 +14,8 @@ from rankup.runtime.data.batches import DataFeed
 from rankup.runtime.data.loader_options import check_names
 from rankup.runtime.data.loaders import DatasetFeed
 from rankup.runtime.data.resident import ResidentData, ResidentDataFeed
-from rankup.runtime.data.samplers import SampledOrder
 from rankup.runtime.data.sharding import Sharding
 from rankup.runtime.data.shortened import most_steps
-from rankup.runtime.data.stream import StreamFeed
 from rankup.runtime.distributed.control import Control
 from rankup.runtime.loop.precision import Precision
 from rankup.strategies.batch_plan import BatchPlan
@@ -81,6 +79,8 @@ def make_loader(
         )
     parts, fill = options.parts, options.fill
     if isinstance(dataset, IterableDataset):
+        from rankup.runtime.data.stream import StreamFeed
+
         assert global_batch is not None
         return StreamFeed(
             dataset,
@@ -109,6 +109,8 @@ def make_loader(
     sampled = None
     sampler = options.sampler if options.sampler is not None else options.batch_sampler
     if sampler is not None and length:
+        from rankup.runtime.data.samplers import SampledOrder
+
         batches = options.batch_sampler is not None
         sampled = SampledOrder(sampler, length, size, here.seed, batches=batches, drop_last=drop_last)
         sampled.check(here.control)

@@ -24,8 +24,8 @@ from rankup.runtime.data.batches import DataFeed
 from rankup.runtime.data.loader_options import loader_options
 from rankup.runtime.data.resident import ResidentData
 from rankup.runtime.data.sample_rng import KeyedFetch
+from rankup.runtime.digest import digest
 from rankup.runtime.distributed.control import Control, same_on_all
-from rankup.runtime.tracing.digest import digest
 
 # So many data sets of one type are compared: a script may make a new one for each evaluation.
 LOOKED_AT = 8

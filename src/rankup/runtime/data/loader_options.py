@@ -17,9 +17,7 @@ import torch
 from torch.utils.data import DataLoader
 from torch.utils.data._utils import signal_handling
 
-from rankup.core.nearest import nearest
 from rankup.errors import RankupError
-from rankup.runtime.data.checked_fork import checked
 
 TAKEN = {
     "batch_size": "global_batch= is the batch of all processes together",
@@ -37,6 +35,8 @@ def check_names(options: dict[str, Any], known: tuple[str, ...]) -> None:
     names = tuple(inspect.signature(DataLoader.__init__).parameters)[2:]
     for name in options:
         if name not in names:
+            from rankup.core.nearest import nearest
+
             near = nearest(name, [*known, *names])
             raise RankupError(
                 "unknown-option",
@@ -57,6 +57,8 @@ def loader_options(options: dict[str, Any], device: torch.device) -> dict[str, A
     merged = {"pin_memory": device.type == "cuda", **options}
     merged["worker_init_fn"] = Shielded(options.get("worker_init_fn"))
     if options.get("num_workers"):
+        from rankup.runtime.data.checked_fork import checked
+
         merged["multiprocessing_context"] = checked(options.get("multiprocessing_context"))
     return merged
 

@@ -9,12 +9,21 @@ import torch
 from torch.utils.data import Dataset, Sampler, default_collate
 
 from rankup.errors import RankupError
-from rankup.runtime.data.batches import CHUNK, Batch, PreparedData, chunks, cut, cut_of, rows_of, steps_of
+from rankup.runtime.data.batches import (
+    CHUNK,
+    Batch,
+    Position,
+    PreparedData,
+    chunks,
+    cut,
+    cut_of,
+    rows_of,
+    steps_of,
+)
 from rankup.runtime.data.loader_options import Loader, loader_options
-from rankup.runtime.data.position import Position
+from rankup.runtime.data.order import StepPlan
 from rankup.runtime.data.sample_rng import KeyedFetch
 from rankup.runtime.data.sharding import Sharding
-from rankup.runtime.data.step_plan import StepPlan
 from rankup.runtime.loop.precision import Precision
 from rankup.runtime.pytree import map_tensors
 from rankup.runtime.seed import derive

@@ -8,8 +8,17 @@ from functools import partial
 import torch
 
 from rankup.errors import RankupError
-from rankup.runtime.data.batches import CHUNK, Batch, PreparedData, chunks, cut, cut_of, rows_of, steps_of
-from rankup.runtime.data.position import Position
+from rankup.runtime.data.batches import (
+    CHUNK,
+    Batch,
+    Position,
+    PreparedData,
+    chunks,
+    cut,
+    cut_of,
+    rows_of,
+    steps_of,
+)
 from rankup.runtime.data.sharding import Sharding
 from rankup.runtime.loop.precision import Precision
 from rankup.runtime.seed import SampleRandom, derive

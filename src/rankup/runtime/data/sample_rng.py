@@ -18,8 +18,16 @@ from typing import Any
 from torch.utils.data import Dataset, default_collate, get_worker_info
 
 from rankup.errors import RankupError
-from rankup.runtime.data.generators import reseed, restore, same, states
-from rankup.runtime.data.own_generators import held_generators, reseed_own, set_state, state_of
+from rankup.runtime.data.generators import (
+    held_generators,
+    reseed,
+    reseed_own,
+    restore,
+    same,
+    set_state,
+    state_of,
+    states,
+)
 from rankup.runtime.seed import derive
 
 

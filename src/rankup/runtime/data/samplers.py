@@ -16,11 +16,10 @@ import torch
 
 from rankup.errors import RankupError
 from rankup.runtime.data.generators import Generators
-from rankup.runtime.data.order import Listed, Sequential, all_rows
-from rankup.runtime.data.step_plan import StepPlan, cuts
+from rankup.runtime.data.order import Listed, Sequential, StepPlan, all_rows, cuts
 from rankup.runtime.distributed.control import Control
 from rankup.runtime.seed import derive
-from rankup.snapshots.shards import as_bytes
+from rankup.snapshots.checksum import as_bytes
 
 _PIECE = 2**16  # what a sampler gives, at a time
 # A sampler that gives more samples than this many times the length of the data set is assumed to be endless.

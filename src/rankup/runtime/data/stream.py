@@ -22,12 +22,10 @@ from typing import Any
 import torch
 from torch.utils.data import IterableDataset, default_collate
 
-from rankup.core.share import share
 from rankup.errors import RankupError
-from rankup.runtime.data.batches import Batch, PreparedData
+from rankup.runtime.data.batches import Batch, Position, PreparedData
 from rankup.runtime.data.loader_options import Loader, loader_options
 from rankup.runtime.data.loaders import mover
-from rankup.runtime.data.position import Position
 from rankup.runtime.data.shortened import most_steps
 from rankup.runtime.data.stream_reader import StreamReader, StreamStep, set_epoch
 from rankup.runtime.data.stream_split import (
@@ -41,6 +39,7 @@ from rankup.runtime.data.stream_split import (
 from rankup.runtime.distributed.control import Control, Exchange
 from rankup.runtime.loop.precision import Precision
 from rankup.runtime.seed import derive
+from rankup.strategies.batch_plan import share
 
 
 class StreamFeed(PreparedData):

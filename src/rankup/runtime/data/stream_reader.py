@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from rankup.core.share import share
 from rankup.runtime.data.generators import Generators
 from rankup.runtime.data.stream_split import Reader, Split, StreamEnd, StreamStart
 from rankup.runtime.data.worker_info import PresentedWorker, presented
+from rankup.runtime.digest import digest
 from rankup.runtime.seed import derive
-from rankup.runtime.tracing.digest import digest
+from rankup.strategies.batch_plan import share
 
 FIRST = 4  # samples that are compared before the first step
 EVERY = 64  # every 64th of the others is compared later, and those whose number is a power of two

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import nn
 
 from rankup.errors import RankupError
-from rankup.strategies.shard_buffers import batch_statistics
+from rankup.strategies.replicas import batch_statistics
 
 Values = list[tuple[torch.Tensor, torch.Tensor]]  # (buffer, a value for it)
 

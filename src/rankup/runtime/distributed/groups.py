@@ -26,7 +26,7 @@ from rankup.runtime.distributed.control import Control
 from rankup.runtime.distributed.rendezvous import meet
 from rankup.runtime.distributed.shutdown import install_clean_shutdown
 from rankup.runtime.distributed.waiting import Waiting
-from rankup.strategies.versions import TORCH
+from rankup.strategies.base import TORCH
 from rankup.world import World
 from rankup.world.address import interface_of, rendezvous, route_to
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch.distributed as dist
 
 from rankup.errors import RankupError
-from rankup.strategies.versions import TORCH
+from rankup.strategies.base import TORCH
 from rankup.world import World
 from rankup.world.address import Meeting, rendezvous, route_to
 

@@ -9,7 +9,6 @@
 - ``loss_scaling``: the factor of a loss in fp16
 - ``optimizer_steps``, ``gradient_guard``: steps that were taken, and gradients that wait for one
 - ``optimizer``, ``closures``, ``schedules``: optimizers and their schedules
-- ``several_models``: several models with one optimizer
 - ``precision``: the arithmetic in which the model computes
 - ``meter``, ``nan_watch``: means that survive a resume, and losses that are NaN
 """

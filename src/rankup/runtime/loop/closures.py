@@ -13,7 +13,6 @@ import torch
 from torch.optim import LBFGS, Optimizer
 
 from rankup.errors import RankupError
-from rankup.runtime.distributed.reduce import reduce_sum
 from rankup.runtime.loop.gradients import Gradients
 from rankup.strategies import Strategy
 
@@ -72,6 +71,8 @@ def _shared_loss(gradients: Gradients, loss: Any, weights: set[float]) -> Any:
             hint="one run.backward per closure, for the loss that it returns",
             exit_code=1,
         )
+    from rankup.runtime.distributed.reduce import reduce_sum
+
     weight = next(iter(weights), gradients.sample_weight) / gradients.replicas
     return reduce_sum(_weighed(loss, weight), gradients.control, "the loss of a closure", by_line=False)
 

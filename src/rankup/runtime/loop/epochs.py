@@ -17,7 +17,6 @@ from rankup.runtime.data.shortened import shorter_goal
 from rankup.runtime.distributed import buffers
 from rankup.runtime.loop.evaluation import Evaluations
 from rankup.runtime.loop.optimizer_steps import OptimizerSteps
-from rankup.runtime.loop.schedules import ScheduleGuard
 from rankup.runtime.records.facts import training_facts
 from rankup.runtime.seed import derive, seed_everything
 
@@ -260,6 +259,8 @@ class Epoch:
             if batch.last:
                 yield batch.value
             else:
+                from rankup.runtime.loop.schedules import ScheduleGuard
+
                 gradients.schedules = gradients.schedules or ScheduleGuard(run.optimizers)
                 gradients.schedules.remember()
                 with run.strategy.no_sync():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import nn
@@ -25,11 +25,13 @@ from rankup.runtime.loop.backward_checks import (
     warn_uncounted,
 )
 from rankup.runtime.loop.gradient_guard import GradientGuard
-from rankup.runtime.loop.loss_scaling import LossScaler
 from rankup.runtime.loop.optimizer import check_step
-from rankup.runtime.loop.schedules import ScheduleGuard
 from rankup.runtime.seed import derive, seed_everything
 from rankup.strategies import Strategy
+
+if TYPE_CHECKING:
+    from rankup.runtime.loop.loss_scaling import LossScaler
+    from rankup.runtime.loop.schedules import ScheduleGuard
 from rankup.strategies.weights import nothing_counted
 
 
@@ -58,7 +60,11 @@ class Gradients:
     ) -> None:
         self.accumulate = 1  # micro-batches per step
         self.clips: dict[int, float] = {}  # id of an optimizer → largest norm of its gradients
-        self.scaler = LossScaler() if scaled else None
+        self.scaler: LossScaler | None = None
+        if scaled:
+            from rankup.runtime.loop.loss_scaling import LossScaler
+
+            self.scaler = LossScaler()
         # Weight what enters backward, and not its result: if a layer sums over ranks inside backward, as SyncBatchNorm
         # does, it is too late afterwards.
         self.weigh_losses = False

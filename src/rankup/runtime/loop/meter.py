@@ -18,7 +18,6 @@ import torch
 
 from rankup.errors import RankupError
 from rankup.runtime.context import RunContext
-from rankup.runtime.distributed.reduce import gather
 from rankup.runtime.loop import body_checks
 
 Sum = float | torch.Tensor  # float64
@@ -111,6 +110,8 @@ class Meter:
             self._clear()
         sums: dict[str, float] = {}
         counts: dict[str, int] = {}
+        from rankup.runtime.distributed.reduce import gather
+
         for their_sums, their_counts in gather(mine, self._run.control, "run.meter.means"):
             for name, value in their_sums.items():
                 sums[name] = sums.get(name, 0.0) + value

@@ -3,13 +3,11 @@
 | module | what |
 |---|---|
 | ``training_records`` | called by the loop: steps, epochs, samples per second, time left |
-| ``step_counts`` | what a step counts: all that most steps do here |
-| ``training_totals`` | seconds, samples and waiting over all attempts, of the epoch, of the loop; in the snapshots |
+| ``step_counts`` | what a step counts: all that most steps do here; and totals, which are in the snapshots |
 | ``outputs`` | rank 0's files, loggers and display |
 | ``rank_records`` | what each rank does, once a second, written by a thread |
 | ``arrival`` | when a rank has computed its part of a step, just before it waits for the others |
 | ``logged_numbers`` | the numbers of ``run.log``, each with its step |
-| ``facts`` | what was trained, and how: what a comparison of two runs needs |
-| ``first_batches`` | the shape of the inputs, and an autocast of the script's own: what only the first steps tell |
+| ``facts`` | what was trained, and how: what a comparison of two runs needs; what only the first steps tell of it |
 | ``progress_display`` | the bar of a terminal, the lines of a job's log |
 """

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankup.core.records import RecordWriter
-from rankup.runtime.loggers.base import Logger, open_loggers
-from rankup.runtime.records.progress_display import ProgressDisplay
+from rankup.core.rundir import progress_is_shown_elsewhere
 
 if TYPE_CHECKING:
     from rankup.core.rundir import RunDir
+    from rankup.runtime.loggers.base import Logger
+    from rankup.runtime.records.progress_display import ProgressDisplay
 
 
 class Outputs:
@@ -51,7 +52,10 @@ class Outputs:
                 "begin", **self._about(), global_step=global_step, unit=unit, length=goal, facts=self._facts
             )
         self._open_loggers()
-        self._display = ProgressDisplay.for_this_process(in_run=self._directory is not None)
+        if not progress_is_shown_elsewhere():
+            from rankup.runtime.records.progress_display import ProgressDisplay
+
+            self._display = ProgressDisplay.for_this_process(in_run=self._directory is not None)
         if self._display is not None:
             self._files.callback(self._display.close)
 
@@ -113,6 +117,8 @@ class Outputs:
         """Once: several loops of a run log to the same place, until the process ends."""
         if self._loggers or not self._logger_names:
             return
+        from rankup.runtime.loggers.base import open_loggers
+
         folder = self._directory.path if self._directory is not None else Path.cwd()
         facts = {**self._facts, "training": self._name or _order_of_this_process(folder)}
         self._loggers = open_loggers(self._logger_names, folder, facts)

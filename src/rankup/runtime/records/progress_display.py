@@ -15,7 +15,6 @@ from time import perf_counter
 from typing import Any, TextIO
 
 from rankup.core.progress import (
-    progress_is_shown_elsewhere,
     progress_numbers,
     progress_place,
     progress_share,
@@ -57,8 +56,6 @@ class ProgressDisplay:
     @classmethod
     def for_this_process(cls, *, in_run: bool) -> ProgressDisplay | None:
         """The display that suits this process; None: it shows nothing. ``in_run``: its output goes to a run's logs."""
-        if progress_is_shown_elsewhere():
-            return None
         if sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
             try:
                 # Not stderr itself: under `rankup run` that goes to a log as well.

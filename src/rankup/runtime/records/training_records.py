@@ -1,6 +1,6 @@
 """Records of a training, as the loop itself sees it: steps, samples per second, time spent waiting for data, time left.
 
-The loop calls in here once per step, which counts (``step_counts``, ``training_totals``) and, when a record is due,
+The loop calls in here once per step, which counts (``step_counts``) and, when a record is due,
 tells. Rank 0 writes steps and epochs; each rank writes what it does itself (``rank_records``). The format is in
 docs/reference/records.md.
 """
@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rankup.runtime.data.batches import DataFeed
-from rankup.runtime.data.position import Position
+from rankup.runtime.data.batches import DataFeed, Position
 from rankup.runtime.records.arrival import arrival_of
-from rankup.runtime.records.first_batches import FirstBatches
 from rankup.runtime.records.logged_numbers import LoggedNumbers
-from rankup.runtime.records.outputs import Outputs
 from rankup.runtime.records.rank_records import RankRecords
-from rankup.runtime.records.step_counts import NEVER, StepCounts
-from rankup.runtime.records.training_totals import TrainingTotals
+from rankup.runtime.records.step_counts import NEVER, StepCounts, TrainingTotals
 
 if TYPE_CHECKING:
     from rankup.core.rundir import RunDir
+    from rankup.runtime.records.facts import FirstBatches
+    from rankup.runtime.records.outputs import Outputs
 
 # A record is due so often (seconds); more seldom in a long training, so that a week of it stays under 100,000 records.
 SHORTEST, LONGEST = 0.5, 10.0
@@ -47,7 +45,11 @@ class TrainingRecords:
         name: str,
         loggers: tuple[str, ...],
     ) -> None:
-        self._outputs = Outputs(directory, name, loggers) if rank == 0 else None
+        self._outputs: Outputs | None = None
+        if rank == 0:
+            from rankup.runtime.records.outputs import Outputs
+
+            self._outputs = Outputs(directory, name, loggers)
         self._rank, self._world_size = rank, world_size
         self._totals = TrainingTotals(self._wait_for_device)
         self._own: RankRecords | None = None  # of the loop that is running
@@ -118,6 +120,8 @@ class TrainingRecords:
                 local = (facts.get("global_batch") or 0) // (
                     self._world_size * (facts.get("accumulate") or 1)
                 )
+                from rankup.runtime.records.facts import FirstBatches
+
                 self._first_batches = FirstBatches(models, self._device.type, local)
 
     @property

@@ -6,7 +6,6 @@
 - ``script_inputs``: what its optimizers hold, what its modules were given, and the generators
 - ``script_position``: the step at which a resumed process goes on
 - ``saves``: the saves that it makes by itself, and the interruption in one
-- ``digest``: hashes of a value: exact ones, and cheap ones
 - ``run_digests``: the hashes of a run's state, by name
 - ``final_state``: the numbers with which a script ends
 - ``written_files``: the files that the script writes, as they were and as they are

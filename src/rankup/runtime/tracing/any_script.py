@@ -41,8 +41,8 @@ from torch.optim import optimizer as hooks
 from torch.utils.data import dataloader
 
 from rankup.core.records import RecordWriter, read_records
+from rankup.runtime.digest import digest, fingerprint, size_of
 from rankup.runtime.tracing.between_steps import EPOCH, BetweenSteps
-from rankup.runtime.tracing.digest import digest, fingerprint, size_of
 from rankup.runtime.tracing.fault_injection import VARIABLE as INTERRUPT_VARIABLE
 from rankup.runtime.tracing.fault_injection import FaultInjection
 from rankup.runtime.tracing.saves import SAVES

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary, WeakSet, ref
 import torch
 from torch import nn
 
-from rankup.runtime.tracing.digest import digest, rows
+from rankup.runtime.digest import digest, rows
 from rankup.runtime.tracing.script_position import same_end
 
 EPOCH, EVALUATION = "epoch", "evaluation"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankup.runtime.context import RunContext
-from rankup.runtime.tracing.digest import digest
+from rankup.runtime.digest import digest
 from rankup.strategies import state as by_name
 from rankup.strategies.clipping import local
 

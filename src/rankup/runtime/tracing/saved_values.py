@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from rankup.runtime.tracing.digest import digest
+from rankup.runtime.digest import digest
 
 ASIDE = "aside "  # before a digest
 # What a file may make, by module. Of the names that end in * any that begins so.

@@ -18,8 +18,8 @@ from torch.nn.modules import module as hooks
 from torch.optim import Optimizer
 from torch.utils.data import dataloader
 
+from rankup.runtime.digest import digest
 from rankup.runtime.seed import rng_state
-from rankup.runtime.tracing.digest import digest
 
 _NUMBERS = (bool, int, float, str, type(None))
 _WRAPPED = 9  # samplers within samplers

@@ -33,15 +33,14 @@ import torch
 from rankup.core.records import RecordWriter
 from rankup.runtime.checkpointing.registered_state import declared
 from rankup.runtime.context import RunContext
+from rankup.runtime.digest import digest, rows, size_of
 from rankup.runtime.seed import rng_state
 from rankup.runtime.tracing import final_state
-from rankup.runtime.tracing.digest import digest, rows, size_of
 from rankup.runtime.tracing.fault_injection import VARIABLE as INTERRUPT_VARIABLE
 from rankup.runtime.tracing.fault_injection import FaultInjection
 from rankup.runtime.tracing.run_digests import gradients_pending, state_digests
 from rankup.runtime.unregistered.walk import Walk, codes_of_script, roots
 
-VARIABLE = "RANKUP_TRACE"
 SAVES_VARIABLE = "RANKUP_SNAPSHOT_STEPS"  # steps after which to save, whatever the script says: "3,7,12"
 
 _latest: Trace | None = None  # of this process; it writes the last record at exit
@@ -55,11 +54,6 @@ class Trace:
     _runs: list[RunContext]
     _records: RecordWriter
     _interruption: FaultInjection
-
-    @classmethod
-    def from_environment(cls, run: RunContext, before_freezing: Callable[[], None]) -> Trace | None:
-        folder = os.environ.get(VARIABLE)
-        return cls(run, Path(folder), before_freezing) if folder else None
 
     def __init__(self, run: RunContext, folder: Path, before_freezing: Callable[[], None]) -> None:
         global _latest

@@ -23,7 +23,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from types import CodeType
 from typing import Any
 
-from rankup.core.lost import ACCEPT, STOP
+from rankup.core.choices import ACCEPT, STOP
 from rankup.errors import RankupError
 from rankup.runtime.unregistered.cures import compared, cures, listed, root_of
 from rankup.runtime.unregistered.marks import SIMPLE, Mark

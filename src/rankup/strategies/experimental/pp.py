@@ -20,10 +20,9 @@ from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
 from rankup.errors import RankupError
-from rankup.strategies.base import NO_LBFGS, NO_SYNC_BATCHNORM, ONE_MODEL, Refusals, Strategy
+from rankup.strategies.base import NO_LBFGS, NO_SYNC_BATCHNORM, ONE_MODEL, Refusals, Strategy, require_torch
 from rankup.strategies.batch_plan import BatchPlan
 from rankup.strategies.clipping import clip_gradients
-from rankup.strategies.versions import require_torch
 
 # Gradients are weighed here: torch 2.7 and later would divide them by the number of micro-batches, 2.6 does not.
 _UNSCALED: dict[str, Any] = (
