@@ -8,7 +8,8 @@ import pytest
 
 from rankup.errors import RankupError
 from rankup.world import World
-from rankup.world.address import FIRST_PORT, LAST_PORT, Meeting, interface_of, rendezvous, route_to
+from rankup.world.address import Meeting, interface_of, rendezvous, route_to
+from rankup.world.ports import FIRST_PORT, LAST_PORT
 
 SRUN = World(
     rank=3, local_rank=1, world_size=4, local_world_size=2, node_rank=1, num_nodes=2, hosts=("n1", "n2"),

@@ -7,7 +7,7 @@ import contextlib
 import pytest
 import torch
 
-from rankup.runtime.records.facts import CALLS, FirstBatches
+from rankup.runtime.records.first_batches import CALLS, FirstBatches
 
 
 def called(*shapes: tuple[int, ...], autocast: bool = False, local_batch: int = 0, training: bool = True):

@@ -21,7 +21,7 @@ from rankup.runtime.records.step_counts import NEVER, StepCounts, TrainingTotals
 
 if TYPE_CHECKING:
     from rankup.core.rundir import RunDir
-    from rankup.runtime.records.facts import FirstBatches
+    from rankup.runtime.records.first_batches import FirstBatches
     from rankup.runtime.records.outputs import Outputs
 
 # A record is due so often (seconds); more seldom in a long training, so that a week of it stays under 100,000 records.
@@ -120,7 +120,7 @@ class TrainingRecords:
                 local = (facts.get("global_batch") or 0) // (
                     self._world_size * (facts.get("accumulate") or 1)
                 )
-                from rankup.runtime.records.facts import FirstBatches
+                from rankup.runtime.records.first_batches import FirstBatches
 
                 self._first_batches = FirstBatches(models, self._device.type, local)
 
