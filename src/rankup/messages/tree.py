@@ -18,7 +18,7 @@ import struct
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -28,6 +28,7 @@ import torch.distributed as dist
 T = TypeVar("T")
 
 FAN_OUT = 16
+_STEP_TIMEOUT = timedelta(minutes=10)
 _FIRST = 512  # bytes of the first message of a value: its length, and as much of it as fits
 _LENGTH = struct.Struct("<q")
 _LOST, _LATE = -1, -2  # in place of the length: the sender has lost one of its neighbours, or waited in vain
@@ -223,6 +224,17 @@ def of_all_ranks(purpose: str, timeout: timedelta) -> Tree:
         rank, size = (dist.get_rank(), dist.get_world_size()) if trees.default is not None else (0, 1)
         trees.shared[purpose] = Tree(range(size), rank, purpose, timeout)
     return trees.shared[purpose]
+
+
+def on_some_rank(flags: Iterable[bool]) -> list[bool]:
+    """Of each flag of a strategy's step, whether it is set on some rank. A collective; all ranks have as many.
+
+    It has a tree of its own: a script may ask for a sum on one rank while another one is in its step, and these must
+    not meet.
+    """
+    return of_all_ranks("strategy", _STEP_TIMEOUT).exchange(
+        list(flags), lambda one, other: list(map(operator.or_, one, other))
+    )
 
 
 class _Trees:

@@ -33,7 +33,6 @@ from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import Batch, DataFeed
 from rankup.runtime.data.feeds import Data
 from rankup.runtime.data.identity import SameDataCheck
-from rankup.runtime.loop import body_checks
 from rankup.runtime.loop.epochs import Epoch, loop
 from rankup.runtime.loop.evaluation import Evaluations
 from rankup.runtime.loop.gradients import Step
@@ -277,7 +276,7 @@ class Run:
         """
         from rankup.runtime.distributed.reduce import reduce_sum
 
-        body_checks.check_sum(self._context)
+        self._context.check_sum()
         return reduce_sum(value, self._context.control)
 
     def mean(self, value: Number, count: int | None = None) -> float | torch.Tensor:
@@ -290,7 +289,7 @@ class Run:
                     "no-count", "run.mean(value, count) needs count= outside of a training step"
                 )
             count = self._context.samples
-        body_checks.check_sum(self._context)
+        self._context.check_sum()
         return reduce_mean(value, count, self._context.control)
 
     def log(self, *, over_ranks: bool = False, **numbers: float | torch.Tensor) -> None:

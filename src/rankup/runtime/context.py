@@ -100,6 +100,16 @@ class RunContext:
         """Samples of the current batch that this rank reports."""
         return self.batch.samples if self.batch is not None and self.plan.reports else 0
 
+    def check_sum(self) -> None:
+        """An error in a body that ranks may run unequally often: a sum over ranks would miss parts, or never end."""
+        if self.batch is not None:
+            self.strategy.check("sum_in_body")
+
+    def check_buffers(self) -> None:
+        """An error in a body, if the buffers are those of a part of the batch, and not a state of the run."""
+        if self.batch is not None and any(True for model in self.models for _ in model.buffers()):
+            self.strategy.check("buffers_in_body")
+
     def settle_buffers(self) -> None:
         """Average the ranks' BatchNorm statistics: after an epoch, and before an evaluation."""
         if self.buffers_differ and self.replicas > 1:

@@ -27,7 +27,6 @@ loads no torch: the command line reads the table, too.
 | ``parameter_groups`` | parameter groups added during a training |
 | ``inner_optimizers`` | optimizers that hold another one |
 | ``state`` | model and optimizer by parameter names, whatever the strategy |
-| ``exchange`` | what ranks exchange in the course of a step |
 | ``experimental`` | tensor and pipeline parallelism, threads in one process, DeepSpeed: for workloads alone |
 """
 

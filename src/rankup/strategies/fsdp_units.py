@@ -19,8 +19,8 @@ from torch.autograd import Variable
 from torch.utils._pytree import tree_leaves
 
 from rankup.errors import RankupError
+from rankup.messages.tree import on_some_rank
 from rankup.strategies.block_order import BlockOrder
-from rankup.strategies.exchange import on_some_rank
 from rankup.strategies.fsdp_parameters import Slot, Unit, clear, describe
 
 

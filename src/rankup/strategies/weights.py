@@ -14,7 +14,7 @@ from torch.autograd.graph import get_gradient_edge
 from torch.optim import Optimizer
 
 from rankup.errors import RankupError
-from rankup.strategies.exchange import on_some_rank
+from rankup.messages.tree import on_some_rank
 
 
 class GradientWeights:

@@ -8,7 +8,6 @@ from rankup.errors import RankupError
 from rankup.runtime.checkpointing import state
 from rankup.runtime.checkpointing.state_parts import StateParts
 from rankup.runtime.context import RunContext
-from rankup.runtime.loop import body_checks
 from rankup.runtime.loop.optimizer_steps import OptimizerSteps
 
 
@@ -38,7 +37,7 @@ class RunState:
 
 def check_between_steps(run: RunContext) -> None:
     """An error if a training cannot go on from the state at hand."""
-    body_checks.check_buffers(run)
+    run.check_buffers()
     if run.batch is not None and not run.batch.last:
         raise RankupError(
             "mid-step",

@@ -13,14 +13,13 @@ from rankup.runtime.context import RunContext
 from rankup.runtime.distributed import buffers
 from rankup.runtime.distributed.reduce import gather
 from rankup.runtime.distributed.replicas import compare_weights
-from rankup.runtime.loop.body_checks import check_buffers
 from rankup.strategies.state import whole_weights
 
 
 def save_model(run: RunContext, path: Path, model: nn.Module | None) -> None:
     """See ``Run.save_model``."""
     model = _the_model(run, model)
-    check_buffers(run)
+    run.check_buffers()
     if run.control is not None:
         run.control.enter("run.save_model")
         compare_weights(run, "when run.save_model writes it")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def _streams(run: RunContext) -> list[StreamFeed]:
     """The feeds whose number of steps nobody knows."""
-    return cast("list[StreamFeed]", [feed for feed in run.feeds if feed.steps is None])
+    return cast("list[StreamFeed]", [feed for feed in run.feeds if feed.is_stream])
 
 
 def collect(run: RunContext, parts: StateParts, *, shared: bool, gradients: bool) -> SnapshotState:

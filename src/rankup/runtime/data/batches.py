@@ -65,9 +65,11 @@ class Batch(NamedTuple):
 
 
 class DataFeed(Protocol):
-    """The data of one rank. ``position`` is where the training on it is; a state compares ``cut`` of two feeds."""
+    """The data of one rank. ``position`` is where the training on it is; a state compares ``cut`` of two feeds. What is
+    a stream is a ``StreamFeed``."""
 
     position: Position
+    is_stream: bool
 
     @property
     def cut(self) -> dict[str, int | None]:
@@ -91,6 +93,8 @@ class DataFeed(Protocol):
 class PreparedData:
     """What a script may do with the data that ``prepare`` returned as it would with a DataLoader, and what it may
     not."""
+
+    is_stream = False
 
     @property
     def steps(self) -> int | None:

@@ -48,6 +48,7 @@ class StreamFeed(PreparedData):
     ``sharded`` says over what the data set splits itself; None finds out.
     """
 
+    is_stream = True
     _made = itertools.count()  # ranks make the same streams in the same order
 
     def __init__(

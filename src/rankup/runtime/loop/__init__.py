@@ -2,7 +2,6 @@
 
 - ``epochs``: the loop itself, and what is done around each batch
 - ``evaluation``: ``run.batches``
-- ``body_checks``: what some strategies do not allow in a loop's body
 - ``gradients``: ``run.backward`` and ``run.step``
 - ``run_strategy``: ``run.strategy``: a forward and backward that every strategy has
 - ``backward_checks``: what ``run.backward`` refuses

@@ -18,7 +18,6 @@ import torch
 
 from rankup.errors import RankupError
 from rankup.runtime.context import RunContext
-from rankup.runtime.loop import body_checks
 
 Sum = float | torch.Tensor  # float64
 Count = int | torch.Tensor
@@ -103,7 +102,7 @@ class Meter:
     def means(self, *, reset: bool = True) -> Means:
         """The means over all ranks of what was added since the last call, or since the first with ``reset=False``.
         A collective, and waits for the device."""
-        body_checks.check_sum(self._run)
+        self._run.check_sum()
         self._run.nan_watch.ask()
         mine = (self._numbers(), self._whole_counts())
         if reset:
