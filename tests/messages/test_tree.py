@@ -23,7 +23,7 @@ from ranks import run_ranks
 from rankup.messages import tree
 from rankup.messages.tree import Tree
 from rankup.runtime.distributed import groups, waiting
-from rankup.strategies.versions import TORCH
+from rankup.strategies.base import TORCH
 
 TIMEOUT = timedelta(seconds=60)
 

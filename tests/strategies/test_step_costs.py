@@ -11,7 +11,7 @@ from torch import nn
 
 import rankup
 from ranks import run_ranks
-from rankup.strategies import unused
+from rankup.strategies import weights
 
 X = torch.linspace(-2, 2, 160).reshape(40, 4).sin()
 COUNTED = ("/strategies/", "/runtime/loop/", "/runtime/data/")
@@ -115,13 +115,13 @@ def exchanges(counts):
     """How many exchanges of the strategy each step has, and whether the second expert has got a gradient in it.
     ``counts``: of this rank in each step, for ``run.backward(count=)``; None: without."""
     run, model, opt, data = prepared(Experts(), find_unused_parameters=True)
-    plain, made, found = unused.on_some_rank, [], []
+    plain, made, found = weights.on_some_rank, [], []
 
     def counted(flags):
         made.append(1)
         return plain(flags)
 
-    unused.on_some_rank = counted
+    weights.on_some_rank = counted
     before = model.second.weight.detach().clone()
     for number, _ in enumerate(run.steps(data, epochs=1)):
         if number == 4:
@@ -132,7 +132,7 @@ def exchanges(counts):
         made.clear()
         run.step(opt)
         found.append((len(made), torch.equal(model.second.weight, before)))
-    unused.on_some_rank = plain
+    weights.on_some_rank = plain
     return found
 
 

@@ -12,7 +12,7 @@ from torch import nn
 
 import rankup
 from rankup.runtime.init import choose_strategy
-from rankup.strategies import STRATEGIES, make_strategy, names_for_scripts, versions
+from rankup.strategies import STRATEGIES, base, make_strategy, names_for_scripts
 from rankup.strategies.experimental.pp import PP
 from rankup.strategies.experimental.tp import TP
 from rankup.strategies.fsdp import blocks
@@ -84,7 +84,7 @@ class Spread(nn.Module):
     ("name", "options"), [("fsdp", {}), ("pp", {"stages": lambda model, n: [model], "loss": None})]
 )
 def test_a_torch_that_would_train_something_else_on_cpus_is_refused(monkeypatch, name, options):
-    monkeypatch.setattr(versions, "TORCH", (2, 7))
+    monkeypatch.setattr(base, "TORCH", (2, 7))
     strategy = make_strategy(name, **options)
     with pytest.raises(rankup.RankupError, match=f"{name} on CPUs needs torch 2.8 or later") as caught:
         strategy.wrap(nn.Linear(1, 1), torch.device("cpu"), find_unused_parameters=False)
