@@ -47,9 +47,9 @@ class Schedule:
     """In steps, with one sample per rank in each. ``every``: between saves, of which an epoch has three; none may be in
     a step in which ranks compare gradients (1, 2, 4, 8, …). ``resumed``: that are trained after a resume."""
 
-    epoch: int = 72
-    every: int = 20
-    resumed: int = 8
+    epoch: int = 17
+    every: int = 5
+    resumed: int = 1
 
     @property
     def saves(self) -> tuple[int, int, int]:

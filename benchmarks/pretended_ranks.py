@@ -38,7 +38,7 @@ _written: Written = {}  # by this process
 
 
 def written() -> Written:
-    """By this process. A function: what the training's module names, its snapshots would hold as state of the script."""
+    """By this process. A function: what the training's module names would be state of the script, for its snapshots."""
     return _written
 
 
