@@ -8,10 +8,10 @@ rank 1, an ordinary one; then a plain DDP loop, whose share of a step is not ran
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import multiprocessing
 import os
+import pickle
 import resource
 import statistics
 import sys
@@ -31,7 +31,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import rankup
 import rankup.runtime.init  # before the fork: else each process imports it
-from benchmarks.pretended_ranks import Others, PretendedRanks, Tally, Written
+from benchmarks.pretended_ranks import Others, PretendedRanks, Tally, Written, written
 from benchmarks.steps import network
 from rankup.core.rundir import RUN_DIR_VARIABLE, RunDir
 from rankup.snapshots.layout import entries, states_file
@@ -47,9 +47,9 @@ class Schedule:
     """In steps, with one sample per rank in each. ``every``: between saves, of which an epoch has three; none may be in
     a step in which ranks compare gradients (1, 2, 4, 8, …). ``resumed``: that are trained after a resume."""
 
-    epoch: int = 72
-    every: int = 20
-    resumed: int = 8
+    epoch: int = 17
+    every: int = 5
+    resumed: int = 1
 
     @property
     def saves(self) -> tuple[int, int, int]:
@@ -177,24 +177,21 @@ class Notes:
     """The costs of each part of a training, told by the training in its body: ``goal`` is its last step."""
 
     def __init__(self, work: Work, answers: Written) -> None:
-        plan, self._saves = work.schedule, work.schedule.saves
-        self.goal = self._saves[-1] + plan.resumed if work.kind == "resume" else plan.epoch + 2
-        saves = {**dict.fromkeys(self._saves, "save"), plan.every: "first save"}
+        plan = work.schedule
+        self.goal = plan.saves[-1] + plan.resumed if work.kind == "resume" else plan.epoch + 2
+        saves = {**dict.fromkeys(plan.saves, "save"), plan.every: "first save"}
         self.parts = {} if work.kind == "plain" else {plan.epoch: "end of an epoch", **saves}
         self.found: dict[str, Any] = {}
-        self.others, tally = Others(work.world_size, PER_NODE, work.rank, answers), Tally()
+        others, tally = Others(work.world_size, PER_NODE, work.rank, answers), Tally()
         self.meter = Meter(tally, work.folder)
-        self._pretended = PretendedRanks(self.others, tally)
+        self._pretended = PretendedRanks(others, tally)
         self._steps: list[Costs] = []
         self._before = _descriptors()
 
     def batch(self, done: int) -> bool:
         """The next batch is there, after ``done`` steps; whether it was the last one."""
-        costs, self.others.saving = self.meter.costs(), False
+        costs = self.meter.costs()
         if not self.found:
-            costs["descriptors"] = _descriptors() - self._before
-            costs["descriptors of gloo"] = self._pretended.descriptors()
-            costs["groups"] = len(self._pretended.groups)
             self.found["start"] = costs
         elif done in self.parts:
             self.found[self.parts[done]] = costs
@@ -203,12 +200,16 @@ class Notes:
         self.meter.begin()
         if done < self.goal:
             return False
-        self.found |= {"step": _typical(self._steps), "steps": _mean(self._steps)}
+        connected = {
+            "descriptors": _descriptors() - self._before,
+            "neighbours": self._pretended.neighbours(),
+            "groups": len(self._pretended.groups),
+        }
+        self.found |= {"step": _typical(self._steps), "steps": _mean(self._steps), "run": connected}
         return True
 
     def trained(self, done: int) -> None:
         """The body of step ``done`` is at its end: what follows until the next batch is between the steps."""
-        self.others.saving = done in self._saves
         if done in self.parts:
             self.meter.begin()
 
@@ -289,9 +290,7 @@ def _process(work: Work, answers: Written, pipe: Connection) -> None:
     notes = Notes(work, answers)
     notes.meter.begin()
     {"plain": _plain, "order": _order}.get(work.kind, _train)(work, notes)
-    told = io.BytesIO()
-    torch.save((notes.found, notes.others.written), told)
-    pipe.send_bytes(told.getvalue())
+    pipe.send_bytes(pickle.dumps((notes.found, written())))
     os._exit(0)  # as after kill -9
 
 
@@ -302,7 +301,7 @@ def _run(work: Work, answers: Written) -> tuple[dict[str, Any], Written]:
     process.start()
     theirs.close()
     try:
-        found: tuple[dict[str, Any], Written] = torch.load(io.BytesIO(ours.recv_bytes()))
+        found: tuple[dict[str, Any], Written] = pickle.loads(ours.recv_bytes())  # noqa: S301
     except EOFError:
         raise SystemExit(f"{work} ended without a result") from None
     finally:

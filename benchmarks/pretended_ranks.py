@@ -1,22 +1,20 @@
 """The other ranks of a large run, as one process sees them: process groups and a store that answer for them, and count.
 
 This process is one rank of ``world_size``, and runs the real code. No other rank exists. What the others send follows
-from what this one sends (``Others``), so that all agreements succeed as they do among ranks that are alike. The answers
-have the true number, shape and size: a gather of W ranks fills W tensors, and rank 0 unpickles a message of each rank
-that sends it one. The time in here stands for the network, and is kept apart.
+from what rank 0 sends (``Others``), so that all agreements succeed as they do among ranks that are alike. The messages
+have the true number and size, and this rank unpickles and merges them as it would among real ranks. The time in here
+stands for the network and the other ranks, and is kept apart.
 
-Rank 0 answers by rule and writes down what its groups have answered. Rank 1 is in some of the same groups, and gets
-from ``written`` what rank 0 has sent or found there.
+Rank 0 runs first, and writes down what it has sent and answered. Rank 1 gets its answers from there (``written``).
 """
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import pickle
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -27,13 +25,21 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import _create_work_from_future
 from torch.futures import Future
 
+from rankup.messages import tree
+from rankup.snapshots.alike import SUMS
 from rankup.snapshots.layout import states_file
 
 BACKEND = "pretended"
-#: What a group of gloo costs beside a socket for each other rank (measured with torch 2.13: world size + 3).
-GLOO_DESCRIPTORS = 3
+_SUM = 1 << 40  # what the sums of a comparison are counted by
 
-Written = dict[str, list[tuple[str, Any]]]  # group → (operation, its answer), in order
+# Group → (operation, its answer), in order; tree → (rank 0's value, its answer), each pickled.
+Written = dict[str, list[tuple[Any, Any]]]
+_written: Written = {}  # by this process
+
+
+def written() -> Written:
+    """By this process. A function: what the training's module names would be state of the script, for its snapshots."""
+    return _written
 
 
 class Tally:
@@ -66,62 +72,74 @@ class Tally:
 
 @dataclasses.dataclass
 class Others:
-    """The other ranks. ``saving``: whether a save is in progress, at which the first rank of each node has something to
-    tell. ``answers``: what rank 0's groups have answered, if this is another rank."""
+    """The other ranks. ``answers``: what rank 0 has written, if this is another rank."""
 
     world_size: int
     per_node: int
     rank: int
     answers: Written = dataclasses.field(default_factory=dict)
-    written: Written = dataclasses.field(default_factory=dict)
-    saving: bool = False
 
-    def node(self, rank: int) -> int:
-        return rank // self.per_node
+    def merged(self, ranks: Sequence[int], first: Any, merge: Callable[[Any, Any], Any]) -> Any:
+        """What ``merge`` makes of the values of ``ranks``, without rank 0, which has ``first`` to tell."""
+        like = self._alike(first)
+        told = like[1] if isinstance(like, tuple) else like
+        if isinstance(told, dict):
+            entries = {rank: self._told(content, rank) for content in told.values() for rank in ranks}
+            known = {rank: pickle.dumps(entry) for rank, entry in entries.items() if entry is not None}
+            return (like[0], known) if isinstance(like, tuple) else known
+        return _repeated(like, len(ranks), merge)
 
-    def summed(self, ranks: Sequence[int], message: torch.Tensor) -> None:
-        """Make ``message`` the sum over ``ranks``, each of which sends it, and stands for the ranks up to the next one:
-        the first ranks of some nodes may add up what their nodes have sent.
+    def _alike(self, first: Any) -> Any:
+        """The value of each other rank: the same, with exceptions."""
+        if isinstance(first, tuple):
+            agreed, value = first
+            if agreed is None and isinstance(value, int):
+                return None, 0  # whether a rank has made a file: rank 0 has
+            return agreed, self._alike(value)
+        if isinstance(first, set):
+            return set()  # the leading rank has looked into a directory
+        if isinstance(first, list) and first and isinstance(first[0], bytes):
+            return []  # a broadcast
+        if isinstance(first, list) and len(first) == SUMS:
+            # Rank 0 has what makes the sum zero.
+            share = pow(self.world_size - 1, -1, _SUM)
+            return [-number * share % _SUM for number in first]
+        return first
 
-        Numbers of the control group (float64) and gradients: all send the same. Whole numbers are those of a save: of
-        a few, only the first rank of each node sends any; many are a comparison, which is zero among ranks that agree.
-        """
-        step = ranks[1] - ranks[0] if len(ranks) > 1 else 1
-        stood_for = min(len(ranks) * step, self.world_size - ranks[0])
-        if message.is_floating_point() or message.dtype == torch.uint8:
-            message.mul_(stood_for / step)
-        elif message.numel() > 4:
-            message.zero_()
-        else:
-            message.mul_(max(stood_for, self.per_node)).floor_divide_(max(step, self.per_node))
-
-    def number(self, rank: int, mine: torch.Tensor) -> torch.Tensor:
-        """What ``rank`` adds to a gather to all. A zero of rank 0 is its node's number; anything else is the same."""
-        if mine.dtype == torch.int64 and mine.numel() == 1 and int(mine) == self.node(self.rank):
-            return torch.full_like(mine, self.node(rank))
-        return mine
-
-    def has_something(self, rank: int, ranks: Sequence[int]) -> bool:
-        """Whether ``rank`` has something for the first one of ``ranks``, which has something itself."""
-        within_a_node = self.node(ranks[0]) == self.node(ranks[-1])
-        return self.saving and (within_a_node or rank % self.per_node == 0)
-
-    def told(self, mine: Any, rank: int) -> Any:
-        """The object that ``rank`` sends where this rank would send ``mine``: what it has written for a snapshot names
-        the states of its node."""
-        if not (dataclasses.is_dataclass(mine) and hasattr(mine, "states") and hasattr(mine, "files")):
-            return mine
-        node, here = self.node(rank), states_file(self.node(self.rank))
-        states = {
-            other + rank - self.rank: type(saved)(states_file(node), *saved[1:])
-            for other, saved in mine.states.items()
+    def _told(self, content: bytes, rank: int) -> Any:
+        """What ``rank`` tells where rank 0 tells ``content``: a zero is the number of a node. What is written for a
+        snapshot names the states of a node; only the first rank of each node has some."""
+        told = pickle.loads(content)  # noqa: S301
+        node = rank // self.per_node
+        if type(told) is int and told == 0:
+            return node
+        if not (dataclasses.is_dataclass(told) and hasattr(told, "states") and hasattr(told, "files")):
+            return told
+        if rank % self.per_node:
+            return None
+        told.states = {
+            other + rank: type(saved)(states_file(node), *saved[1:]) for other, saved in told.states.items()
         }
-        made = copy.copy(mine)
-        made.files, made.states = {states_file(node): mine.files[here]}, states
-        made.values = {}
-        if made.tensors is not None:
-            made.tensors = {}
-        return made
+        told.files = {states_file(node): told.files[states_file(0)]}
+        told.values = {}
+        if told.tensors is not None:
+            told.tensors = {}
+        return told
+
+
+def _repeated(value: Any, times: int, merge: Callable[[Any, Any], Any]) -> Any:
+    """``value``, merged with itself."""
+    if times == 1:
+        return value
+    half = _repeated(value, times // 2, merge)
+    return merge(merge(half, half), value) if times % 2 else merge(half, half)
+
+
+class _Message:
+    """One that is there."""
+
+    def wait(self, timeout: timedelta) -> None:
+        pass
 
 
 class Group(dist.ProcessGroup):
@@ -131,7 +149,8 @@ class Group(dist.ProcessGroup):
         super().__init__(ranks.index(others.rank), len(ranks))
         self.ranks = ranks
         self._name, self._others, self._tally = name, others, tally
-        self._inbox: list[torch.Tensor] = []
+        self.neighbours: set[int] = set()  # that this rank has sent something, or that have sent it something
+        self._inbox: defaultdict[tuple[int, int], list[bytes]] = defaultdict(list)  # by sender and tag
         self._next = 0
 
     def getBackendName(self) -> str:
@@ -143,24 +162,14 @@ class Group(dist.ProcessGroup):
         (tensor,) = tensors
         with self._counted("all-reduce", given=_bytes(tensor), got=_bytes(tensor)):
             adds = opts is None or opts.reduceOp == dist.ReduceOp.SUM
-            self._answer(
-                "all-reduce", tensor, lambda: self._others.summed(self.ranks, tensor) if adds else None
-            )
-        return _done(tensors)
-
-    def reduce(self, tensors: list[torch.Tensor], opts: Any) -> Any:
-        (tensor,) = tensors
-        root = opts.rootRank == self.rank()
-        with self._counted("reduce", given=_bytes(tensor), got=_bytes(tensor) * root):
-            if root and opts.reduceOp == dist.ReduceOp.SUM:
-                self._others.summed(self.ranks, tensor)
+            self._answer("all-reduce", tensor, factor=len(self.ranks) if adds else 1)
         return _done(tensors)
 
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> Any:
         root = opts.rootRank == self.rank()
         for tensor in tensors:
             with self._counted("broadcast", given=_bytes(tensor) * root, got=_bytes(tensor) * (not root)):
-                self._answer("broadcast", tensor, lambda: None)
+                self._answer("broadcast", tensor)
         return _done(tensors)
 
     def allgather(
@@ -168,37 +177,28 @@ class Group(dist.ProcessGroup):
     ) -> Any:
         (found,), (mine,) = outputs, inputs
         with self._counted("all-gather", given=_bytes(mine), got=sum(map(_bytes, found))):
-            for rank, tensor in zip(self.ranks, found, strict=True):
-                tensor.copy_(self._others.number(rank, mine))
-        return _done(outputs)
-
-    def gather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any) -> Any:
-        (mine,) = inputs
-        found = outputs[0] if outputs else []
-        with self._counted("gather", given=_bytes(mine), got=sum(map(_bytes, found))):
-            for rank, tensor in zip(self.ranks, found, strict=False):
-                asks = mine.dtype == torch.bool and rank != self._others.rank
-                tensor.copy_(mine & self._others.has_something(rank, self.ranks) if asks else mine)
+            for tensor in found:
+                tensor.copy_(mine)
         return _done(outputs)
 
     def send(self, tensors: list[torch.Tensor], dst: int, tag: int = 0) -> Any:
         with self._counted("send", given=sum(map(_bytes, tensors))):
-            return _done(tensors)
+            self.neighbours.add(dst)
+        return _Message()
 
     def recv(self, tensors: list[torch.Tensor], src: int, tag: int = 0) -> Any:
         with self._counted("receive", got=sum(map(_bytes, tensors))):
+            self.neighbours.add(src)
             for tensor in tensors:
-                tensor.copy_(self._inbox.pop(0))
-        return _done(tensors)
+                content = self._inbox[src, tag].pop(0)
+                tensor[: len(content)] = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+        return _Message()
 
-    def barrier(self, opts: Any = None) -> Any:
-        with self._counted("barrier"):
-            return _done([])
-
-    def arrives(self, message: Any) -> None:
-        """``message`` is what ``dist.recv_object_list`` receives next."""
-        content = torch.frombuffer(bytearray(pickle.dumps(message)), dtype=torch.uint8)
-        self._inbox += [torch.tensor([content.numel()]), content]
+    def arrives(self, rank: int, tag: int, content: bytes) -> None:
+        """``content`` is what ``rank`` sends next, as ``Tree.send`` sends it."""
+        first = tree._FIRST
+        framed = tree._LENGTH.pack(len(content)) + content
+        self._inbox[rank, tag] += [part for part in (framed[:first], framed[first:]) if part]
 
     # ----------------------------------------------------------------- inside
 
@@ -211,8 +211,8 @@ class Group(dist.ProcessGroup):
         with self._tally.network():
             yield
 
-    def _answer(self, what: str, tensor: torch.Tensor, rule: Callable[[], None]) -> None:
-        """Change ``tensor`` to what rank 0 has found in the same place, or by ``rule``."""
+    def _answer(self, what: str, tensor: torch.Tensor, factor: int = 1) -> None:
+        """Change ``tensor`` to what rank 0 has found in the same place; or multiply it."""
         known = self._others.answers.get(self._name, ())
         if self._next < len(known):
             operation, answer = known[self._next]
@@ -222,9 +222,67 @@ class Group(dist.ProcessGroup):
                 )
             tensor.copy_(answer)
         else:
-            rule()
+            tensor.mul_(factor)
         self._next += 1
-        self._others.written.setdefault(self._name, []).append((what, tensor.detach().clone()))
+        _written.setdefault(self._name, []).append((what, tensor.detach().clone()))
+
+
+class Exchanges:
+    """Of all trees: before each exchange the messages of the other ranks are there."""
+
+    def __init__(self, others: Others, tally: Tally) -> None:
+        self._others, self._tally = others, tally
+        self._begun: Counter[int] = Counter()  # by the tag of a tree
+        post, complete = tree.Exchange._post, tree.Exchange._complete
+
+        def posted(exchange: tree.Exchange[Any]) -> None:
+            if exchange._tree._group is not None:
+                self._tally.add("exchanges")
+                with self._tally.network():
+                    self._arrive(exchange)
+            post(exchange)
+
+        def completed(exchange: tree.Exchange[Any]) -> None:
+            complete(exchange)
+            if exchange._tree.leads:
+                with self._tally.network():
+                    first = pickle.dumps(exchange._mine)
+                    _written.setdefault(_name(exchange._tree), []).append((first, exchange._told))
+
+        tree.Exchange._post, tree.Exchange._complete = posted, completed  # type: ignore[method-assign, assignment]
+
+    def _arrive(self, exchange: tree.Exchange[Any]) -> None:
+        here, others, first = exchange._tree, self._others, exchange._mine
+        if here.parent is not None:
+            if others.answers:
+                content, answer = others.answers[_name(here)][self._begun[here._tag]]
+                first = pickle.loads(content)  # noqa: S301
+            else:
+                answer = pickle.dumps(others.merged(here.ranks, first, exchange._merge))
+            here._group.arrives(here.parent, here._tag, answer)
+        self._begun[here._tag] += 1
+        sent: dict[int, bytes] = {}  # by the size of a subtree, where it does not matter which it is
+        for child in here.children:
+            below = _below(here.ranks, here.ranks.index(child))
+            told = first[1] if isinstance(first, tuple) else first
+            key = child if isinstance(told, dict) else len(below)
+            if key not in sent:
+                sent[key] = pickle.dumps(others.merged(below, first, exchange._merge))
+            here._group.arrives(child, here._tag, sent[key])
+
+
+def _name(of: tree.Tree) -> str:
+    return f"tree {of._tag}"
+
+
+def _below(ranks: Sequence[int], place: int) -> list[int]:
+    """The rank at ``place`` of a tree, and all that send their values through it."""
+    found: list[int] = []
+    begin, end = place, place + 1
+    while begin < len(ranks):
+        found += ranks[begin:end]
+        begin, end = tree.FAN_OUT * begin + 1, tree.FAN_OUT * end + 1
+    return found
 
 
 class SharedStore(dist.Store):
@@ -284,19 +342,16 @@ class PretendedRanks:
         self._store = SharedStore(others.world_size, tally, {})
         if BACKEND.upper() not in dist.Backend._plugins:
             dist.Backend.register_backend(BACKEND, self._group, extended_api=True, devices=["cpu"])
-        self._begin, self._new, self._receive = (
-            dist.init_process_group,
-            dist.new_group,
-            dist.recv_object_list,
-        )
+        self._begin, self._new = dist.init_process_group, dist.new_group
+        Exchanges(others, tally)
         dist.rendezvous = self._rendezvous  # type: ignore[attr-defined]
         dist.init_process_group = self._init_process_group
         dist.new_group = self._new_group
-        dist.recv_object_list = self._recv_object_list
+        dist.get_backend_config = lambda *_: "cpu:gloo"
 
-    def descriptors(self) -> int:
-        """That gloo would need for the groups beside the default one, by its law: it connects all ranks of a group."""
-        return sum(len(group.ranks) - 1 + GLOO_DESCRIPTORS for group in self.groups[1:])
+    def neighbours(self) -> int:
+        """To how many ranks gloo has a socket for messages, if it connects two when one has something for the other."""
+        return len(set().union(*(group.neighbours for group in self.groups)))
 
     def _group(self, options: Any, _: Any) -> Group:
         ranks = list(options.global_ranks_in_group) or range(self._others.world_size)
@@ -319,11 +374,6 @@ class PretendedRanks:
 
     def _new_group(self, *args: Any, **options: Any) -> Any:
         return self._new(*args, **{**options, "backend": BACKEND})
-
-    def _recv_object_list(self, told: list[Any], src: int, group: Any = None, **options: Any) -> Any:
-        with self._tally.network():
-            group.arrives(self._others.told(told[0], src))
-        return self._receive(told, src=src, group=group, **options)
 
 
 def _bytes(tensor: torch.Tensor) -> int:

@@ -7,27 +7,29 @@ Three parts, which the result and its page (docs/explanation/ten-thousand-ranks.
 - **Measured**: real ranks on this machine, also one that is killed (``many_ranks.py``).
 - **Extrapolated**: the time that failures cost on 1,000 and 10,000 GPUs, from published failures.
 
-All in one JSON; ``python -m benchmarks.scale_out_page`` writes its tables into the page.
+All in one JSON; ``python -m benchmarks.scale_out`` repeats the simulated part alone, and
+``python -m benchmarks.scale_out_page`` writes the tables into the page.
 """
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import many_ranks, one_of_many
+from benchmarks import machine, many_ranks, one_of_many, report
 from benchmarks.contest import Claim, Result, Rounds
 from rankup.scale.predict.failures import Reliability
 
-SIZES, TENSORS = (64, 256, 1_024, 4_096, 10_000, 16_384), (290, 1_000)
+SIZES, TENSORS = (64, 1_024, 10_000, 16_384), (1_000,)
 TARGET = 10_000  # ranks
 PER_NODE = one_of_many.PER_NODE
 #: Of each part of a training, what goes into the result.
 KEPT = (
-    "collectives", "bytes given", "bytes got", "store operations", "watch: store operations", "files opened",
-    "files written", "fsyncs", "stats", "cpu s", "memory bytes", "groups", "descriptors", "descriptors of gloo",
+    "collectives", "exchanges", "bytes given", "bytes got", "store operations", "watch: store operations",
+    "files opened", "files written", "fsyncs", "stats", "cpu s", "memory bytes", "groups", "descriptors", "neighbours",
     "files", "nodes", "manifest bytes",
 )  # fmt: skip
 
@@ -83,7 +85,8 @@ def failures() -> list[dict[str, float]]:
     return rows
 
 
-def run(quick: bool) -> Result:
+def run(quick: bool, measured: Mapping[str, Any] | None = None) -> Result:
+    """``measured``: of a run before, if that part is not to be repeated."""
     sizes, tensors = (SIZES[:2], TENSORS[:1]) if quick else (SIZES, TENSORS)
     found = simulated(sizes, tensors)
     judged = TARGET if TARGET in sizes else sizes[-1]
@@ -91,12 +94,18 @@ def run(quick: bool) -> Result:
     rounds = [found, *(simulated((judged,), tensors[-1:]) for _ in range(0 if quick else 2))]
     with tempfile.TemporaryDirectory() as scratch:
         order = _kept(one_of_many.order(sizes[-1], Path(scratch)))
-    measured: dict[str, Any] = {"killed": {}, "saved": []}
-    for ranks in (2,) if quick else (4, 64):
-        measured["killed"][str(ranks)] = _rounded(many_ranks.killed(ranks, 0.2))
-    for ranks, state in ((2, 16),) if quick else ((16, 128), (2, 1024)):
-        measured["saved"].append(_rounded(many_ranks.saved(ranks, state)))
+    if measured is None:
+        measured = _measured(quick)
     return result(found, [each[str(tensors[-1])][str(judged)] for each in rounds], order, measured)
+
+
+def _measured(quick: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {"killed": {}, "saved": []}
+    for ranks in (2,) if quick else (4, 64):
+        found["killed"][str(ranks)] = _rounded(many_ranks.killed(ranks, 0.2))
+    for ranks, state in ((2, 16),) if quick else ((16, 128), (2, 1024)):
+        found["saved"].append(_rounded(many_ranks.saved(ranks, state)))
+    return found
 
 
 def result(
@@ -145,9 +154,7 @@ def _claims(judged: Sequence[Mapping[str, Any]], order: Mapping[str, Any]) -> tu
         return lambda costs: of(who, "step", what)(costs) - of("plain DDP", "step", what)(costs)
 
     def opened(who: str) -> Callable[[Mapping[str, Any]], float]:
-        return lambda costs: sum(
-            of(who, "start", what)(costs) for what in ("descriptors", "descriptors of gloo")
-        )
+        return lambda costs: sum(of(who, "run", what)(costs) for what in ("descriptors", "neighbours"))
 
     for who in ("rank 0", "rank 1"):
         for what in ("collectives", "bytes given", "store operations"):
@@ -155,7 +162,7 @@ def _claims(judged: Sequence[Mapping[str, Any]], order: Mapping[str, Any]) -> tu
         for part in ("first save", "save"):
             claim(f"{who}, {part}: CPU s", 1, of(who, part, "cpu s"))
             claim(f"{who}, {part}: MB", 100, of(who, part, "memory bytes"))
-        claim(f"{who}, start: descriptors beyond the backend's", 64, opened(who))
+        claim(f"{who}, descriptors beyond the backend's", 64, opened(who))
     snapshot = of("rank 0", "snapshot", "files")
     claim(
         "files of a snapshot for each node",
@@ -166,3 +173,9 @@ def _claims(judged: Sequence[Mapping[str, Any]], order: Mapping[str, Any]) -> tu
     claim("10¹² samples, until the first batch: CPU s", 0.1, lambda _: float(first.get("cpu s", 0)))
     claim("10¹² samples, until the first batch: MB", 10, lambda _: float(first.get("memory bytes", 0) / 1e6))
     return rounds, claims
+
+
+if __name__ == "__main__":
+    facts = machine.facts()
+    before = json.loads((Path(__file__).parent / "results" / "scale-out.json").read_text())
+    report.save(report.document(run(False, before["details"]["measured"]), facts))

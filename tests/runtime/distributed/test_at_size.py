@@ -1,4 +1,7 @@
-"""What must not grow with the number of ranks, as one rank of many sees it: the others are pretended."""
+"""What must not grow with the number of ranks, as one rank of many sees it: the others are pretended.
+
+On both numbers of ranks the two ranks have all their neighbours in the tree.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 import pytest
 
 from ranks import run_ranks
+from rankup.messages.tree import FAN_OUT
 
 ROOT = Path(__file__).parents[3]
 SMALL, LARGE = 64, 256
@@ -17,9 +21,9 @@ MESSAGES = ("collectives", "bytes given", "bytes got", "store operations", "watc
 
 def simulated(size: int, folder: str) -> dict[str, Any]:
     sys.path.insert(0, str(ROOT))
-    from benchmarks.one_of_many import Schedule, simulate
+    from benchmarks.one_of_many import simulate
 
-    return simulate(size, 8, Path(folder), Schedule(epoch=17, every=5, resumed=1))
+    return simulate(size, 8, Path(folder))
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +41,39 @@ def test_a_step_sends_what_plain_ddp_sends_on_any_number_of_ranks(costs, who):
 
 
 @pytest.mark.parametrize("who", ["rank 0", "rank 1"])
-def test_the_end_of_an_epoch_does_not_grow_with_the_ranks(costs, who):
+def test_a_rank_tells_its_parent_and_its_children_alone_at_the_end_of_an_epoch(costs, who):
+    neighbours = FAN_OUT + (who != "rank 0")
+    for size in (SMALL, LARGE):
+        found = costs[size][who]["end of an epoch"]
+        assert found["send"] == found["receive"] == neighbours * found["exchanges"] > 0
     small, large = (costs[size][who]["end of an epoch"] for size in (SMALL, LARGE))
     assert [small.get(name, 0) for name in MESSAGES[:4]] == [large.get(name, 0) for name in MESSAGES[:4]]
 
 
-def test_a_save_costs_an_ordinary_rank_the_same_on_any_number_of_ranks(costs):
-    small, large = (costs[size]["rank 1"]["save"] for size in (SMALL, LARGE))
-    assert [small.get(name, 0) for name in MESSAGES[:4]] == [large.get(name, 0) for name in MESSAGES[:4]]
+@pytest.mark.parametrize("who", ["rank 0", "rank 1"])
+@pytest.mark.parametrize("part", ["start", "first save", "save", "resume"])
+def test_the_messages_of_an_exchange_do_not_grow_with_the_ranks(costs, who, part):
+    """A long value is two messages."""
+    for size in (SMALL, LARGE):
+        found = costs[size][who][part]
+        for way in ("send", "receive"):
+            assert 0 < found[way] <= 2 * (FAN_OUT + 1) * found["exchanges"]
+    assert costs[SMALL][who][part]["exchanges"] == costs[LARGE][who][part]["exchanges"]
+
+
+@pytest.mark.parametrize("who", ["rank 0", "rank 1"])
+def test_a_rank_is_connected_to_its_neighbours_in_two_trees_alone(costs, who):
+    """Those of all ranks have the same neighbours; a node has one of its own."""
+    for size in (SMALL, LARGE):
+        run = costs[size][who]["run"]
+        assert run["groups"] == 1
+        assert 0 < run["neighbours"] <= 2 * (FAN_OUT + 1)
+
+
+def test_a_save_costs_an_ordinary_rank_only_what_it_passes_on(costs):
+    """It passes on what the nodes below it have written, which are the same here; the first rank hears of all."""
+    small, large = (costs[size]["rank 1"]["save"]["bytes got"] for size in (SMALL, LARGE))
+    assert (large - small) / (LARGE - SMALL) < 5
 
 
 def test_a_snapshot_has_one_file_for_each_node_and_few_besides(costs):
