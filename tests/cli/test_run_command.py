@@ -83,8 +83,9 @@ def test_without_torch_several_processes_are_refused_in_one_line(capfd, monkeypa
 )
 def test_options_end_at_the_script(capfd, args, out):
     code, printed, err = run(capfd, *args)
-    header, end = err.splitlines()
+    *notes, header, end = err.splitlines()
     assert (code, printed) == (0, out)
+    assert ["stands behind script.py" in note for note in notes] == ["--nproc-per-node" in args] * len(notes)
     assert header.startswith("rankup: 1 process on ") and end.startswith("rankup: done after ")
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 _NAMED = 12  # lines of a list
-_ROOT = re.compile(r"[^.\[]+")
+_ROOT = re.compile(r"\.?[^.[]*")  # ".0" is what a comprehension iterates over
 _NOT_REGISTERED = (
     *("function", "type", "module", "method", "partial"),
     *("generator", "map", "filter", "zip", "cycle"),
