@@ -95,10 +95,10 @@ def test_an_attribute_that_differs_between_ranks_is_named_and_may_be_forgotten(t
     assert run_ranks(train, 2, tmp_path / "forgotten", take_time, "took") == ["", ""]
 
 
-def train_folds(folder: Path) -> str:
-    """Two trainings in one loop: ``loss`` is what the first one has left; ``best`` was there before both."""
+def train_folds(folder: Path, folds: int = 2) -> str:
+    """Trainings in one loop: ``loss`` is what the one before has left; ``best`` was there before all."""
     said, best = io.StringIO(), 0.0
-    for fold in range(2):
+    for fold in range(folds):
         run = rankup.init(name=f"fold-{fold}", snapshots=rankup.Snapshots(every="2 steps", directory=folder))
         data = TensorDataset(torch.linspace(-1, 1, 12)[:, None])
         model, opt, feed = run.prepare(
@@ -123,4 +123,11 @@ def folds_in_a_comprehension(folder: Path) -> list[str]:
 def test_what_one_fold_leaves_is_no_state_of_the_next_one(tmp_path: Path):
     ((said, _),) = run_ranks(folds_in_a_comprehension, 1, tmp_path)
     assert said.count("state-lost: best") == 1, said
+    assert "loss" not in said
+
+
+def test_nor_is_it_if_that_fold_was_done_in_an_earlier_attempt(tmp_path: Path):
+    assert run_ranks(train_folds, 1, tmp_path, 1) == [""]
+    (said,) = run_ranks(train_folds, 1, tmp_path)  # the first fold gives its last step again
+    assert "state-lost: best" in said
     assert "loss" not in said

@@ -405,6 +405,8 @@ class Checkpointing:
         self._compare_ranks()
         if self._saves.saver is None:
             return
+        if self._parts.watch is not None:
+            self._parts.watch.end()
         if self._replays:
             self._saves.saver.close()
             self._saves.saver = None

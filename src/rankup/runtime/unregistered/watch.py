@@ -99,7 +99,7 @@ class UnregisteredWatch:
         """``batch``: what the loop's body had, in ``epoch``. Called at steps 1, 2, 4, 8, … of a loop. The error, if the
         first step of this resume has set something else than the first step of all."""
         now = self._look()
-        _MADE_BY_LOOPS.update(dict.fromkeys(now.variables.keys() - self._variables, self._training))
+        self._keep_made(now)
         given = _given(batch)
         self._targets |= {path for path, thing in now.variables.items() if id(thing) in given}
         if self._first is not None:
@@ -110,6 +110,13 @@ class UnregisteredWatch:
             self._made = {path: _reference(thing) for path, thing in now.things.items()}
             self._names = {path: one for path, one in self._names.items() if now.whole.get(path) == one}
         return self._set_otherwise() if epoch >= self._judged_from else None
+
+    def end(self) -> None:
+        """The loop has come to its end; also one that only gave its last step again, at which nothing was looked at."""
+        self._keep_made(self._look())
+
+    def _keep_made(self, now: Walk) -> None:
+        _MADE_BY_LOOPS.update(dict.fromkeys(now.variables.keys() - self._variables, self._training))
 
     def now(self) -> Noted:
         """What a snapshot notes: all that has changed and begins anew in another process."""
