@@ -29,7 +29,7 @@ def script(folder, name, text):
             ["run --nproc-per-node auto train.py", "verify train.py", "check train.py"],
         ),
         (
-            {"train.py": "import torch\nimport rankup\nfor x in run.steps(data): pass\n"},
+            {"train.py": "import torch, rankup\nfor x in run.steps(data): pass\n"},
             ["run --nproc-per-node auto train.py", "verify train.py"],
         ),
         ({"util.py": "import torch\n", "data.csv": "1,2\n"}, []),
@@ -69,3 +69,13 @@ def test_an_option_of_rankup_behind_the_script_is_named(tmp_path, monkeypatch, c
     assert "stands behind" not in call(capfd, "run", "own.py", "--nproc-per-node", "2")[2]
     options = ("--site", "slurm", "--time", "1h", "--ignore", "node-local-path")
     assert "[option-behind-script]" in call(capfd, "render", *options, "train.py", "--nodes", "2")[2]
+
+
+def test_in_a_folder_that_is_gone_it_is_the_help_alone(tmp_path, monkeypatch, capfd):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    code, out, err = call(capfd)
+    assert (code, err) == (2, "") and "Here:" not in out
+    monkeypatch.chdir(tmp_path)

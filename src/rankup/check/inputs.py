@@ -100,7 +100,7 @@ def _add(inputs: Inputs, path: Path, read: Read, *, named: bool) -> None:
         inputs.pages.append(document)
     elif kind == "job":
         inputs.jobs.append(document)
-    elif named or _TRAINING.search(document.text):
+    elif named or imports_training(document.text):
         inputs.programs.append(document)
     else:
         inputs.kinds[str(path)] = (LEFT_OUT, "it imports nothing that trains")
@@ -167,7 +167,7 @@ def kind_of(document: Document) -> tuple[str, str]:
         return "job", f"its name ends with {suffix}"
     if is_job(text):
         return "job", "it has directives or starts ranks"
-    if _TRAINING.search(text) and parses(text):
+    if imports_training(text) and parses(text):
         return "program", "it is Python that imports what trains"
     return "", "it has no directives, and is not Python that trains"
 
@@ -184,8 +184,18 @@ def _is_prose(text: str) -> bool:
     return len(re.findall(r"^[A-Z][a-z]+(?: [\w,'-]+){4,}[.:]?$", head, re.M)) >= 2
 
 
+def has_directives(text: str) -> bool:
+    """Whether a scheduler reads options in it."""
+    return bool(_DIRECTIVE.search(text))
+
+
+def imports_training(text: str) -> bool:
+    """Whether a program imports what trains."""
+    return bool(_TRAINING.search(text))
+
+
 def is_job(text: str) -> bool:
-    return bool(_DIRECTIVE.search(text) or _SHELL.match(text) or (_STARTS.search(text) and not parses(text)))
+    return bool(has_directives(text) or _SHELL.match(text) or (_STARTS.search(text) and not parses(text)))
 
 
 def parses(text: str) -> bool:

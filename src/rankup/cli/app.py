@@ -103,7 +103,7 @@ def _main(args: list[str]) -> None:
         if not args:
             from rankup.cli.next_steps import next_steps
 
-            print("\n".join(next_steps(Path.cwd())))
+            print("\n".join(next_steps(Path())))
         raise SystemExit(0 if args else 2)
     if args[0] == "--version":
         from rankup import __version__

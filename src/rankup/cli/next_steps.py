@@ -6,21 +6,22 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from rankup.check.inputs import has_directives, imports_training, kind_of, read_document
+from rankup.errors import RankupError
 from rankup.run.markers import read_markers
 
-_SUFFIXES = {".py", ".sh", ".bash", ".sbatch", ".slurm", ".pbs", ".job", ".sub"}
 _MOST_FILES = 500  # of a folder; a folder of data is not read
 _MOST_BYTES = 200_000  # of a file
-_JOB = re.compile(r"^#(?:SBATCH|PBS)\s", re.MULTILINE)
-_IMPORT = r"^\s*(?:import|from) {}\b"
-_TORCH = re.compile(_IMPORT.format("(?:torch|lightning|accelerate|transformers)"), re.MULTILINE)
-_RANKUP = re.compile(_IMPORT.format("rankup"), re.MULTILINE)
+_RANKUP = re.compile(r"^\s*(?:import|from)\b.*\brankup\b", re.MULTILINE)
 _TRAINS = re.compile(r"\.backward\(|\.fit\(|\.train\(\)|run\.(?:steps|epochs)\(")
 
 
 def next_steps(folder: Path) -> list[str]:
     """Lines to print; [] where nothing is known to rankup."""
-    found = [*_runs(folder / "runs"), *_files(folder)]
+    try:
+        found = [*_runs(folder / "runs"), *_files(folder)]
+    except OSError:  # the folder may not be read, or is gone
+        return []
     return ["", "Here:", *(f"  {command:<46}  {why}" for command, why in found)] if found else []
 
 
@@ -39,21 +40,27 @@ def _runs(root: Path) -> Iterator[tuple[str, str]]:
 
 def _files(folder: Path) -> Iterator[tuple[str, str]]:
     """The first job script, and the first program that trains."""
-    jobs: list[str] = []
-    programs: dict[str, bool] = {}  # name → whether it uses rankup
+    job, program = "", ""
     for path in sorted(folder.iterdir())[:_MOST_FILES]:
-        if not path.is_file() or path.stat().st_size > _MOST_BYTES:
-            continue
-        text = path.read_text(errors="replace") if path.suffix in _SUFFIXES else ""
-        if path.suffix == ".py" and _TORCH.search(text) and _TRAINS.search(text):
-            programs[path.name] = bool(_RANKUP.search(text))
-        elif _JOB.search(text):
-            jobs.append(path.name)
-    for name in jobs[:1]:
-        yield f"rankup check {name}", "mistakes in the job script and its program"
-        yield f"rankup rehearse {name}", "run it without a queue"
-    for name, ours in list(programs.items())[:1]:
-        yield f"rankup run --nproc-per-node auto {name}", "run it on all devices of this machine"
-        yield f"rankup verify {name}", "kill and resume it, compare every step"
+        kind, text = _read(path)
+        if kind == "job" and has_directives(text):
+            job = job or path.name
+        elif kind == "program" and imports_training(text) and _TRAINS.search(text) and not program:
+            program, ours = path.name, bool(_RANKUP.search(text))
+    if job:
+        yield f"rankup check {job}", "mistakes in the job script and its program"
+        yield f"rankup rehearse {job}", "run it without a queue"
+    if program:
+        yield f"rankup run --nproc-per-node auto {program}", "run it on all devices of this machine"
+        yield f"rankup verify {program}", "kill and resume it, compare every step"
         if not ours:
-            yield f"rankup check {name}", "what breaks on several processes"
+            yield f"rankup check {program}", "what breaks on several processes"
+
+
+def _read(path: Path) -> tuple[str, str]:
+    """What `rankup check` takes the file for, and its text; "" for what is none of these, or cannot be read."""
+    try:
+        document = read_document(path) if path.is_file() and path.stat().st_size <= _MOST_BYTES else None
+    except (OSError, RankupError):
+        return "", ""
+    return (kind_of(document)[0], document.text) if document is not None else ("", "")
