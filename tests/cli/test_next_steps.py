@@ -1,4 +1,4 @@
-"""``rankup`` without a command says what to do in this folder; options behind a script are named."""
+"""``rankup`` without a command says what to do in this folder; options after a script are named."""
 
 from __future__ import annotations
 
@@ -60,15 +60,18 @@ def test_help_of_a_command(capfd):
     assert call(capfd, "help", "explain")[:2] == call(capfd, "explain", "--help")[:2]
 
 
-def test_an_option_of_rankup_behind_the_script_is_named(tmp_path, monkeypatch, capfd):
+def test_an_option_of_rankup_after_the_script_is_named(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     script(tmp_path, "train.py", "print('done')\n")
     said = call(capfd, "run", "train.py", "--nproc-per-node", "2")[2]
-    assert "--nproc-per-node stands behind train.py, and so is the script's, which does not know it" in said
+    assert (
+        "--nproc-per-node comes after train.py, so the script gets it, and its text does not mention it"
+        in said
+    )
     script(tmp_path, "own.py", "'--nproc_per_node is an option of this script'\n")
-    assert "stands behind" not in call(capfd, "run", "own.py", "--nproc-per-node", "2")[2]
+    assert "comes after" not in call(capfd, "run", "own.py", "--nproc-per-node", "2")[2]
     options = ("--site", "slurm", "--time", "1h", "--ignore", "node-local-path")
-    assert "[option-behind-script]" in call(capfd, "render", *options, "train.py", "--nodes", "2")[2]
+    assert "[option-after-script]" in call(capfd, "render", *options, "train.py", "--nodes", "2")[2]
 
 
 def test_in_a_folder_that_is_gone_it_is_the_help_alone(tmp_path, monkeypatch, capfd):

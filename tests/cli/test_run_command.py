@@ -85,7 +85,7 @@ def test_options_end_at_the_script(capfd, args, out):
     code, printed, err = run(capfd, *args)
     *notes, header, end = err.splitlines()
     assert (code, printed) == (0, out)
-    assert ["stands behind script.py" in note for note in notes] == ["--nproc-per-node" in args] * len(notes)
+    assert ["comes after script.py" in note for note in notes] == ["--nproc-per-node" in args] * len(notes)
     assert header.startswith("rankup: 1 process on ") and end.startswith("rankup: done after ")
 
 

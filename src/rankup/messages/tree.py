@@ -103,7 +103,7 @@ class Tree:
     # ------------------------------------------------------------------ for Exchange
 
     def send(self, rank: int, content: bytes, reason: int | None = None) -> list[dist.Work]:
-        """One message, or two if ``content`` is long; or the ``reason`` why there is none."""
+        """Send ``content``, in one message or, if it is long, in two. With ``reason``: an error code in its place."""
         first = bytearray(_FIRST)
         _LENGTH.pack_into(first, 0, len(content) if reason is None else reason)
         fits = content[: _FIRST - _LENGTH.size]

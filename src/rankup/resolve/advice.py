@@ -102,8 +102,9 @@ def _few_cores(job: Resolved) -> Iterator[Finding]:
         yield finding("few-cores", job, share=share)
 
 
-def option_behind_script(job: Resolved) -> Iterator[Finding]:
-    """An option of rankup behind the script, which gets it. It may be the script's own: then its text has the name."""
+def option_after_script(job: Resolved) -> Iterator[Finding]:
+    """An option of rankup that comes after the script, so that the script gets it. If the script's text contains the
+    name of the option, it is the script's own."""
     first, *arguments = job.spec.command
     options = {word.partition("=")[0] for word in arguments} & launch_options()
     try:
@@ -112,7 +113,7 @@ def option_behind_script(job: Resolved) -> Iterator[Finding]:
         return
     for option in sorted(options):
         if option.lstrip("-") not in text:
-            yield finding("option-behind-script", job, option=option)
+            yield finding("option-after-script", job, option=option)
 
 
 def _no_time(job: Resolved) -> Iterator[Finding]:
@@ -132,5 +133,5 @@ ADVICE: Mapping[str, Source[Resolved]] = {
     "gpu-type-without-gpus": _gpu_type_alone,
     "few-cores": _few_cores,
     "no-time": _no_time,
-    "option-behind-script": option_behind_script,
+    "option-after-script": option_after_script,
 }

@@ -18,7 +18,7 @@ from rankup.core.choices import RESUME_WITH
 from rankup.findings.engine import Source, collect
 from rankup.findings.error import raise_errors
 from rankup.findings.finding import Finding, Severity
-from rankup.resolve.advice import option_behind_script
+from rankup.resolve.advice import option_after_script
 from rankup.resolve.checks import VARIABLES, checked_job
 from rankup.resolve.job_toml import check_job_file, job_file
 from rankup.resolve.origins import OUR_DEFAULTS, Layer, file_layer, layer
@@ -104,7 +104,7 @@ def resolve_here(
     raise_errors([*found, *collect({**VARIABLES, **_STARTS}, job)])
     origins = {key: said for key, said in job.origin.items() if key in _OURS or said != "default"}
     notes = [_NOTE.format(", ".join(not_here))] if not_here else []
-    notes += [f"{found.message}: {found.fix}" for found in option_behind_script(job)]
+    notes += [f"{found.message}: {found.fix}" for found in option_after_script(job)]
     return replace(job, origin=origins, notes=tuple(notes))
 
 

@@ -136,10 +136,8 @@ def _compiled(name: str) -> bool:
 
 @functools.cache  # once per process, which may make several runs
 def watch_files(rank: int) -> None:
-    """Begin to note what this process writes, if ``rankup verify`` has asked for it; a traced process counts its saves
+    """In a traced process: begin to note what it writes, if ``rankup verify`` has asked for it. Its saves are counted
     all the same."""
-    if _TRACE not in os.environ:
-        return
     folder = os.environ.get(VARIABLE)
     files = WrittenFiles(Path(folder), Path(os.environ[_TRACE]), rank) if folder else None
     wraps = {module: functools.partial(_wrap_writer, files, module, name) for module, name in WRITERS}
