@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -181,12 +182,19 @@ def all_plain() -> list[dict[str, torch.Tensor]]:
 
 
 def all_alike() -> tuple[list[dict[str, torch.Tensor]], list[int]]:
-    weights, asked = [], []
+    weights, asked, ask = [], Counter(), block_order.BlockOrder._ask
+
+    def counted(order, event):
+        asked[order] += 1
+        ask(order, event)
+
+    block_order.BlockOrder._ask = counted
+    forwards = []
     for kind, loss in ALIKE:
         run = rankup.init(precision="fp64", strategy="fsdp")
         weights.append(train(kind, loss, run))
-        asked.append(run._context.strategy._units._forward._asked)
-    return weights, asked
+        forwards.append(run._context.strategy._units._forward)
+    return weights, [asked[forward] for forward in forwards]
 
 
 @pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.campaign), 3])

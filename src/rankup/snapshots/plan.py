@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rankup.errors import RankupError
@@ -49,6 +49,11 @@ class Plan:
     chunks: dict[str, Chunk]
     tensors: dict[str, SavedTensor]
     values: list[str]
+
+    @property
+    def shared(self) -> Iterator[str]:
+        """What other ranks hold as well."""
+        return (name for name, ranks in self.holders.items() if len(ranks) > 1)
 
 
 def make_plan(layout: Layout, peers: Peers, *, shared: bool) -> Plan:

@@ -125,7 +125,7 @@ class Saver:
     def stage(self, state: SnapshotState) -> Staged:
         """Copy ``state``, to ``save`` it later or not at all. It is valid until the next ``save`` or ``stage``."""
         self.wait()
-        return self._staging.copy(state)
+        return self._staging.copy(state, self._writer.plan)
 
     def save(self, step: int, state: SnapshotState | Staged) -> None:
         """Save ``state`` as of ``step``, and return when it is copied, except ``SnapshotState.stable``: see
@@ -137,12 +137,17 @@ class Saver:
         self.wait()
         from rankup.snapshots.state import Staged
 
-        staged = state if isinstance(state, Staged) else self._staging.copy(state, lazily=self._asynchronous)
+        writer = self._writer
+        staged = (
+            state
+            if isinstance(state, Staged)
+            else self._staging.copy(state, writer.plan, lazily=self._asynchronous)
+        )
         self._copied = staged.copied
 
         def work() -> None:
             try:
-                self._writer.write(step, staged)
+                writer.write(step, staged)
                 self._wholes = [*self._wholes, time.perf_counter() - began][-_REMEMBERED:]
             except Exception as error:  # raised by the next call of the training
                 self._error = error
@@ -155,7 +160,6 @@ class Saver:
 
         # A daemon: a rank that fails must be able to end while its writer waits for other ranks. Any other end waits
         # for the thread (atexit), since without an interpreter it would abort the process.
-        _ = self._writer  # imported by this thread
         self._thread = threading.Thread(target=work, name="rankup-snapshot", daemon=True)
         self._writing = True
         self._thread.start()

@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from rankup.errors import RankupError
-from rankup.snapshots.plan import Layout
+from rankup.snapshots.checksum import row_sums
+from rankup.snapshots.plan import Layout, Plan
 from rankup.snapshots.shards import is_sharded, local, part_of, replicas
 
 
@@ -87,25 +88,30 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.Size, torch.d
 
 @dataclass(frozen=True)
 class Staged:
-    """A state that no longer changes once ``copied`` is set. ``data`` is contiguous and on the CPU; ``metadata`` is
-    JSON text; ``rest`` is what ``finish`` still has to copy: name, buffer, tensor, its version at the save.
+    """A state that no longer changes once ``copied`` is set. ``data`` is what this rank writes, contiguous and on the
+    CPU; ``sums`` are the row sums of what only other ranks write; ``metadata`` is JSON text; ``rest`` are the tensors
+    that ``finish`` still has to take, with their versions at the save; ``compared`` must be the same on all ranks.
     """
 
-    layout: Layout
+    plan: Plan
     data: dict[str, torch.Tensor]
+    sums: dict[str, torch.Tensor]
     values: dict[str, Any]
     rank_state: dict[str, Any]
     metadata: str
-    rest: list[tuple[str, torch.Tensor, torch.Tensor, int]] = field(default_factory=list)
+    rest: dict[str, tuple[torch.Tensor, int]] = field(default_factory=dict)
     must_match: dict[str, str] = field(default_factory=dict)
-    may_differ: frozenset[str] = frozenset()
+    compared: frozenset[str] = frozenset()
     copied: threading.Event = field(default_factory=threading.Event)
 
     def finish(self) -> None:
-        """Copy the rest, from any thread. Raises RankupError if a tensor has changed in the meantime."""
+        """Take the rest, from any thread. Raises RankupError if a tensor has changed in the meantime."""
         try:
-            for name, buffer, tensor, version in self.rest:
-                buffer.copy_(tensor)
+            for name, (tensor, version) in self.rest.items():
+                if name in self.data:
+                    self.data[name].copy_(tensor)
+                else:
+                    self.sums[name] = row_sums(tensor)
                 if tensor._version != version:
                     raise RankupError(
                         "state-changed",
@@ -125,53 +131,56 @@ class Staging:
         self._buffers: dict[str, torch.Tensor] = {}
         self._devices: set[torch.device] = set()
 
-    def copy(self, state: SnapshotState, *, lazily: bool = False) -> Staged:
-        """Copy everything; when this returns, the live objects may change. ``lazily`` leaves stable tensors on
-        the CPU to ``Staged.finish``; copies from a GPU are queued on its stream.
+    def copy(
+        self, state: SnapshotState, plan_of: Callable[[Layout], Plan], *, lazily: bool = False
+    ) -> Staged:
+        """Copy what this rank writes by the plan, and take checksums of what other ranks write: it needs no memory.
+        When this returns, the live objects may change. ``lazily`` leaves stable tensors on the CPU to
+        ``Staged.finish``; copies from a GPU are queued on its stream.
 
         Raises RankupError ``unsaveable-state``, with the name, for what no load would accept.
         """
         tensors, values = split(state.tensors)
-        layout = Layout(
-            {name: part_of(tensor) for name, tensor in tensors.items()},
-            {name: replicas(tensor) for name, tensor in tensors.items() if is_sharded(tensor)},
-            frozenset(values),
-        )
-        later = {
-            name
-            for name, tensor in tensors.items()
-            if lazily and id(tensor) in state.stable and tensor.device.type == "cpu"
-        }
-        rest = [
-            (name, self._buffer(name, piece), piece, piece._version)
-            for name, piece in ((name, local(tensors[name]).detach()) for name in later)
-        ]
-        data = {
-            name: self._buffers[name] if name in later else self._copied(name, local(tensor))
-            for name, tensor in tensors.items()
-        }
+        pieces = {name: _saveable(name, local(tensor).detach()) for name, tensor in tensors.items()}
         plain = {name: self._plain(value, name) for name, value in values.items()}
         rank_state = {key: self._plain(value, f"rank_state/{key}") for key, value in state.rank_state.items()}
-        for device in self._devices:
-            torch.cuda.current_stream(device).synchronize()
-        self._devices.clear()
+        plan = plan_of(
+            Layout(
+                {name: part_of(tensor) for name, tensor in tensors.items()},
+                {name: replicas(tensor) for name, tensor in tensors.items() if is_sharded(tensor)},
+                frozenset(values),
+            )
+        )
         staged = Staged(
-            layout,
-            data,
+            plan,
+            {name: self._buffer(name, pieces[name]) for name in plan.chunks},
+            {},
             plain,
             rank_state,
             json.dumps(state.metadata),
-            rest,
+            {},
             state.must_match,
-            state.may_differ,
+            frozenset(name for name in plan.shared if name not in state.may_differ),
         )
-        if not rest:
+        for name, piece in pieces.items():
+            if name not in staged.data and name not in staged.compared:
+                continue
+            if lazily and id(tensors[name]) in state.stable and piece.device.type == "cpu":
+                staged.rest[name] = piece, piece._version
+            elif name in staged.data:
+                self._fill(staged.data[name], piece)
+            else:
+                staged.sums[name] = row_sums(piece)
+                self._devices.add(piece.device)
+        for device in self._devices:
+            if device.type == "cuda":
+                torch.cuda.current_stream(device).synchronize()
+        self._devices.clear()
+        if not staged.rest:
             staged.copied.set()
         return staged
 
     def _buffer(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_meta:
-            raise _unsaveable(name, f"a {tensor.layout} tensor on {tensor.device}")
         buffer = self._buffers.get(name)
         if buffer is None or buffer.shape != tensor.shape or buffer.dtype != tensor.dtype:
             pinned = tensor.device.type == "cuda"
@@ -179,13 +188,9 @@ class Staging:
             self._buffers[name] = buffer
         return buffer
 
-    def _copied(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
-        tensor = tensor.detach()
-        buffer = self._buffer(name, tensor)
-        buffer.copy_(tensor, non_blocking=True)
-        if tensor.device.type == "cuda":
-            self._devices.add(tensor.device)
-        return buffer
+    def _fill(self, buffer: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+        self._devices.add(tensor.device)
+        return buffer.copy_(tensor, non_blocking=True)
 
     def _plain(self, value: Any, name: str) -> Any:
         """A copy of nested plain values and tensors."""
@@ -195,7 +200,8 @@ class Staging:
         if isinstance(value, torch.Tensor):
             if is_sharded(value):
                 raise _unsaveable(name, "a DTensor in the state of one rank")
-            return self._copied(name, value)
+            value = _saveable(name, value.detach())
+            return self._fill(self._buffer(name, value), value)
         if kind in (dict, OrderedDict, Counter):
             # By way of a dict: a Counter would count the pairs.
             return kind({self._plain(k, name): self._plain(v, f"{name}/{k}") for k, v in value.items()})
@@ -208,6 +214,12 @@ class Staging:
         if isinstance(value, int):
             return int(value)
         raise _unsaveable(name, f"a {kind.__module__}.{kind.__qualname__}")
+
+
+def _saveable(name: str, tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_meta:
+        raise _unsaveable(name, f"a {tensor.layout} tensor on {tensor.device}")
+    return tensor
 
 
 def _unsaveable(name: str, what: str) -> RankupError:

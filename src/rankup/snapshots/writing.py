@@ -1,6 +1,6 @@
 """One snapshot, from copies in memory to a durable directory.
 
-    make step-N.tmp/ → a plan, if the layout is new → each rank its files, fsync each → compare what several ranks hold
+    make step-N.tmp/ → each rank its files, fsync each → compare what several ranks hold
     → tell sizes and hashes → values, manifest and sums, fsync → fsync the directory → rename to step-N → fsync the
     parent → move `latest` → prune
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import operator
 import platform
 import time
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ import torch
 
 from rankup.snapshots import alike, disk
 from rankup.snapshots.alike import Held
-from rankup.snapshots.checksum import as_bytes, checksum
+from rankup.snapshots.checksum import as_bytes, checksum, row_sums
 from rankup.snapshots.layout import (
     LATEST,
     MANIFEST,
@@ -37,8 +38,8 @@ from rankup.snapshots.layout import (
     tensor_file,
 )
 from rankup.snapshots.manifest import FORMAT, Manifest, SavedState, SavedTensor, sums_text
-from rankup.snapshots.peers import Peers, most, total
-from rankup.snapshots.plan import Plan, make_plan, united
+from rankup.snapshots.peers import Peers, total
+from rankup.snapshots.plan import Layout, Plan, make_plan, united
 from rankup.snapshots.prune import prune
 from rankup.snapshots.shards import offsets, padded
 from rankup.snapshots.state import Staged
@@ -69,26 +70,38 @@ class Writer:
         self._keep = keep
         self._group = peers.around(shared)
         self._plan: Plan | None = None
-        self._tensors: dict[str, SavedTensor] = {}  # on the leading rank: of all ranks, by the plan
+        self._told: Plan | None = None  # of the last snapshot
+        self._tensors: dict[
+            str, SavedTensor
+        ] = {}  # on the leading rank: of all ranks, by the plan that was told
         self._known: dict[str, dict[str, Any]] = {}  # there: metadata of snapshots, by name
+
+    def plan(self, layout: Layout) -> Plan:
+        """Who writes what: as before, while no rank has another ``layout`` than before. A collective."""
+        plan = self._plan
+        changed = plan is None or plan.layout != layout
+        if self._peers.agree(lambda: changed, operator.or_) or plan is None:
+            plan = self._plan = make_plan(layout, self._peers, shared=self._shared)
+        return plan
 
     def write(self, step: int, staged: Staged) -> None:
         """Write ``staged`` as the newest snapshot of ``step``. A collective; an error on one rank is raised on all."""
         folder = self._root / f"step-{step}.tmp"
-        plan, self._plan = self._plan, None  # an error makes the next save plan anew
+        new, self._told = staged.plan is not self._told, None  # after an error the next save tells it anew
         try:
-            self._plan = self._written(step, staged, folder, plan)
+            self._written(step, staged, folder, new)
+            self._told = staged.plan
         except BaseException:
             if self._group.leads:
                 with contextlib.suppress(OSError):  # the first error is the one to report
                     disk.remove(folder)
             raise
 
-    def _written(self, step: int, staged: Staged, folder: Path, plan: Plan | None) -> Plan:
-        peers, group = self._peers, self._group
+    def _written(self, step: int, staged: Staged, folder: Path, new: bool) -> None:
+        peers, group, plan = self._peers, self._group, staged.plan
         state = memoryview(b"")
 
-        def begin() -> list[int]:
+        def begin() -> int:
             nonlocal state
             staged.finish()
             state = _pickled(staged.rank_state)
@@ -99,11 +112,9 @@ class Writer:
                 )
                 with disk.explained(folder):
                     disk.make_folder(folder)
-            return [attempts, plan is None or plan.layout != staged.layout]
+            return attempts
 
-        attempts, new = peers.agree(begin, most)
-        if plan is None or new:
-            plan = make_plan(staged.layout, peers, shared=self._shared)
+        attempts = peers.agree(begin, max)
         small = peers.node.collect(bytes(state) if len(state) < LARGE else None)
         written = _Written(
             tensors=plan.tensors if new else None, values={name: staged.values[name] for name in plan.values}
@@ -111,9 +122,9 @@ class Writer:
         held: list[Held] = []
 
         def write_files() -> list[int]:
-            held.extend(_held(staged, plan, peers))
+            held.extend(_held(staged, peers))
             with disk.explained(folder):
-                self._write_files(folder, staged, plan, written, state, small)
+                self._write_files(folder, staged, written, state, small)
             return alike.summands(held, peers.world.rank)
 
         alike.check(peers.agree(write_files, total), held, peers, step)
@@ -129,23 +140,19 @@ class Writer:
                     prune(self._root, self._keep, self._known)
 
         peers.do(commit)
-        return plan
 
     def _write_files(
         self,
         folder: Path,
         staged: Staged,
-        plan: Plan,
         written: _Written,
         state: memoryview,
         small: Sequence[tuple[int, bytes]],
     ) -> None:
         """This rank's share of the tensors, its state if it is large, and the ``small`` states of its node."""
         rank, node = self._peers.world.rank, self._peers.world.node_rank
-        if plan.chunks:
-            written.write(
-                folder, tensor_file(rank), padded(as_bytes(staged.data[name]) for name in plan.chunks)
-            )
+        if chunks := staged.plan.chunks:
+            written.write(folder, tensor_file(rank), padded(as_bytes(staged.data[name]) for name in chunks))
         if len(state) >= LARGE:
             written.write(folder, state_file(rank), [state])
             written.states[rank] = SavedState(state_file(rank), 0, len(state))
@@ -190,20 +197,20 @@ class Writer:
         disk.update_symlink(folder.with_name(LATEST), name)
 
 
-def _held(staged: Staged, plan: Plan, peers: Peers) -> list[Held]:
+def _held(staged: Staged, peers: Peers) -> list[Held]:
     """What this rank has in common with others, and must be the same there."""
-    everyone = peers.everyone.ranks
+    everyone, plan = peers.everyone.ranks, staged.plan
     if len(everyone) == 1:
         return []
     held = [Held(alike.REGISTERED, name, None, text, everyone) for name, text in staged.must_match.items()]
-    for name, ranks in plan.holders.items():
-        if len(ranks) < 2 or name in staged.may_differ:
-            continue
+    for name in staged.compared:
+        ranks = plan.holders[name]
         if (part := plan.layout.parts.get(name)) is None:
             # Its text: a NaN is not equal to itself.
             held.append(Held(alike.VALUE, name, None, repr(staged.values[name]), ranks))
         else:
-            held.append(Held(alike.TENSOR, name, part, checksum(staged.data[name]), ranks))
+            sums = staged.sums[name] if name in staged.sums else row_sums(staged.data[name])
+            held.append(Held(alike.TENSOR, name, part, checksum(sums), ranks))
     return held
 
 

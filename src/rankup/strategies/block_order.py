@@ -5,30 +5,26 @@ gathers of two blocks pair up: garbage in silence if their sizes agree, a hang i
 event (a block's forward, its backward, the end of a forward) before the collective that belongs to it.
 
 All ranks have the same tree of the sequences of events so far. If the tree has only one next event, and this rank has
-the same, nothing is communicated. If there are several, or this rank has a new one, it asks the others over the store:
+the same, nothing is communicated. If there are several, or this rank has a new one, it asks the others:
 all must have the same event. If its peers do not ask (they follow the known sequence, and wait in a gather), all ranks
 end with an error.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import itertools
+import operator
 from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
-from torch.distributed import distributed_c10d
 
 from rankup.errors import RankupError
+from rankup.messages.tree import Tree
 
 #: How long a rank waits for its peers at a fork; shorter than the timeout of the collective that these may wait in.
 PATIENCE_S = 60.0
 # The tree has a limit: sequences that never repeat are compared every time.
 LARGEST_TREE = 20_000
-
-_counter = itertools.count()
 
 
 class BlockOrder:
@@ -38,15 +34,11 @@ class BlockOrder:
     """
 
     def __init__(self) -> None:
-        store: Any = distributed_c10d._get_default_store()
-        self._store: Any = dist.PrefixStore(f"rankup/blocks/{next(_counter)}", store)  # type: ignore[attr-defined]
-        self._world_size = dist.get_world_size()
-        self._rank = dist.get_rank()
+        rank, size = dist.get_rank(), dist.get_world_size()
+        self._others = Tree(range(size), rank, "the order of blocks", timedelta(seconds=PATIENCE_S))
         self._tree: dict[str, Any] = {}
         self._size = 0
         self._node: dict[str, Any] = self._tree
-        self._asked = 0
-        self._last_keys: list[str] = []
 
     def begin(self) -> None:
         self._node = self._tree
@@ -66,51 +58,23 @@ class BlockOrder:
 
     def _ask(self, event: str) -> None:
         """Return if every rank asks for the same event here. A collective."""
-        place = str(self._asked)
-        self._asked += 1
-        mine = f"{place}/{hashlib.sha256(event.encode()).hexdigest()}"
-        self._store.add(mine, 1)
-        if self._store.add(f"{place}/here", 1) == self._world_size:
-            alike = self._store.add(mine, 0) == self._world_size
-            self._store.set(f"{place}/alike", str(alike))
-        else:
-            try:
-                self._store.wait([f"{place}/alike"], timedelta(seconds=PATIENCE_S))
-            except RuntimeError as error:
-                raise self._alone(event) from error
-        alike = self._store.get(f"{place}/alike") == b"True"
-        events = [] if alike else self._events(place, event)
-        self._all_know(place)
-        if not alike:
-            raise _uneven(
-                "; ".join(
-                    f"{_ranks([rank for rank, other in enumerate(events) if other == one])}: {one}"
-                    for one in dict.fromkeys(events)
-                )
+        try:
+            if len(self._others.exchange({event}, operator.or_)) == 1:
+                return
+            events = self._others.gather(event)
+        except RuntimeError as error:
+            raise self._alone(event) from error
+        raise _uneven(
+            "; ".join(
+                f"{_ranks([rank for rank, other in enumerate(events) if other == one])}: {one}"
+                for one in dict.fromkeys(events)
             )
-        if self._rank == 0:  # all ranks are here, so nobody reads the keys of the place before
-            for key in self._last_keys:
-                with contextlib.suppress(RuntimeError):
-                    self._store.delete_key(key)
-        self._last_keys = [mine, *(f"{place}/{name}" for name in ("here", "alike", "known", "all-know"))]
-
-    def _events(self, place: str, event: str) -> list[str]:
-        """What each rank is about to do."""
-        self._store.set(f"{place}/rank-{self._rank}", event)
-        return [self._store.get(f"{place}/rank-{rank}").decode() for rank in range(self._world_size)]
-
-    def _all_know(self, place: str) -> None:
-        """Rank 0 holds the store: it waits until the others have read it, since it may be about to end."""
-        if self._store.add(f"{place}/known", 1) == self._world_size:
-            self._store.set(f"{place}/all-know", "1")
-        elif self._rank == 0:
-            with contextlib.suppress(RuntimeError):
-                self._store.wait([f"{place}/all-know"], timedelta(seconds=PATIENCE_S))
+        )
 
     def _alone(self, event: str) -> RankupError:
         before = " or ".join(sorted(self._node)) or "an end"
         return _uneven(
-            f"rank {self._rank}: {event}, where steps before had: {before}; "
+            f"rank {self._others.rank}: {event}, where steps before had: {before}; "
             f"the other ranks did not follow within {PATIENCE_S:g} s"
         )
 
