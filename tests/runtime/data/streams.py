@@ -207,6 +207,25 @@ class Position(Plain):
         self.next = state["next"]
 
 
+class CountsPasses(IterableDataset):
+    """Another order in each pass, whose number it counts. Its state is that number, and the place in the pass."""
+
+    def __init__(self) -> None:
+        self.passes = self.next = 0
+
+    def __iter__(self):
+        while self.next < LENGTH:
+            self.next += 1
+            yield torch.tensor((self.next - 1) * (5, 7, 1)[self.passes % 3] % LENGTH)
+        self.passes, self.next = self.passes + 1, 0
+
+    def state_dict(self):
+        return dict(vars(self))
+
+    def load_state_dict(self, state) -> None:
+        vars(self).update(state)
+
+
 class Unreadable(Position):
     """Cannot load its own state."""
 

@@ -304,8 +304,9 @@ def trained(folder: str, make, workers: int, stop: int) -> list[list[int]]:
             seed=1, snapshots=rankup.Snapshots(directory=folder, every="3 steps", asynchronous=False)
         )
         options = {"num_workers": workers, "multiprocessing_context": "fork"} if workers else {}
+        dataset = make()  # a variable whose attributes change
         model, opt, data = run.prepare(
-            torch.nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=1e-4), make(), global_batch=6, **options
+            torch.nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=1e-4), dataset, global_batch=6, **options
         )
         seen = []
         with contextlib.suppress(Killed):
@@ -325,11 +326,12 @@ def trained(folder: str, make, workers: int, stop: int) -> list[list[int]]:
     [
         (streams.GlobalShuffle, 2, 2),
         (streams.Shards, 2, 0),
+        (streams.CountsPasses, 2, 0),
         *(
             pytest.param(*each, marks=pytest.mark.campaign)
             for each in (
                 (streams.GlobalShuffle, 1, 2), (streams.GlobalShuffle, 2, 0),
-                (streams.Shards, 1, 2), (streams.Shards, 2, 2),
+                (streams.Shards, 1, 2), (streams.Shards, 2, 2), (streams.CountsPasses, 1, 0),
             )
         ),
     ],

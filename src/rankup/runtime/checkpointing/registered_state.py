@@ -75,6 +75,8 @@ def declared(run: RunContext, before: Any = None) -> tuple[set[Any], set[int], d
     for feed in run.feeds:
         if (sampled := sampled_order(feed)) is not None:
             known |= sampled.derived()
+        if (restored := getattr(feed, "restored", None)) is not None:
+            known.add(id(restored))
     data = [getattr(feed, "dataset", None) for feed in run.feeds]
     own: dict[str, list[Any]] = {"model": [*run.models], "optimizer": [*run.optimizers], "dataset": data}
     named = {

@@ -27,7 +27,7 @@ from rankup.runtime.data.batches import Batch, Position, PreparedData
 from rankup.runtime.data.loader_options import Loader, loader_options
 from rankup.runtime.data.loaders import mover
 from rankup.runtime.data.shortened import most_steps
-from rankup.runtime.data.stream_reader import StreamReader, StreamStep, set_epoch
+from rankup.runtime.data.stream_reader import StreamReader, StreamStep, has_state, set_epoch
 from rankup.runtime.data.stream_split import (
     StreamEnd,
     StreamStart,
@@ -109,6 +109,11 @@ class StreamFeed(PreparedData):
     @property
     def steps(self) -> None:
         return None
+
+    @property
+    def restored(self) -> Any:
+        """The data set, if a resume loads its own state into it."""
+        return self._reader.dataset if has_state(self._reader.dataset) else None
 
     def state(self) -> dict[str, Any]:
         """How far this rank has read: plain values. Valid for the step that is handed out."""

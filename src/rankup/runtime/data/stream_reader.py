@@ -3,7 +3,8 @@
 It gives a ``StreamStart`` (how the pass begins), then one ``StreamStep`` per step, then a ``StreamEnd``. Each step has
 a mark: how far the stream was read before it. A resume goes to the mark of the last step that was done, by the state of
 a data set that has ``state_dict`` and ``load_state_dict``; any other is read again. Then that step is made once more
-and compared. If a state does not lead to the same samples, it is not used.
+and compared. If a state does not lead to the same samples, it is not used, and the data set gets back the attributes
+that it had before.
 
 The data set draws from generators that have the same seed on all ranks and workers: if it shuffles with the global
 generators, its order is the same everywhere."""
@@ -52,7 +53,7 @@ class StreamSource:
         shown: tuple[int, int] | None,
         kept: dict[str, Any] | None,
     ) -> None:
-        self._dataset = dataset if kept is None else _twin(dataset)
+        self._dataset = dataset
         self._worker = None if shown is None else PresentedWorker(*shown, key, dataset)
         self._generators = Generators(key)
         self.read: int = 0 if kept is None else kept["read"]
@@ -60,6 +61,7 @@ class StreamSource:
         with self._as_reader():
             if kept is not None:
                 self._dataset.load_state_dict(copy.deepcopy(kept["state"]))
+            self.begin = self._begin()
             samples = iter(self._dataset)
             head = list(itertools.islice(samples, FIRST))
         self.first = tuple(sample_digest(sample) for sample in head)
@@ -90,14 +92,21 @@ class StreamSource:
     def state(self) -> dict[str, Any] | None:
         """The mark to which a source can go at once. None if the data set has no state; if it draws from the global
         generators, which its state does not contain; and at the first samples."""
-        if not all(
-            callable(getattr(self._dataset, name, None)) for name in ("state_dict", "load_state_dict")
-        ):
-            return None
-        if not self._generators.untouched or self.read < self._ahead:
+        if not has_state(self._dataset) or not self._generators.untouched or self.read < self._ahead:
             return None
         with self._as_reader():
-            state = copy.deepcopy(self._dataset.state_dict())
+            return self._mark()
+
+    def _begin(self) -> dict[str, Any] | None:
+        """The mark of the beginning: what a data set counts over its passes is in its state. None if it has a state
+        only while it is read."""
+        try:
+            return self._mark() if has_state(self._dataset) else None
+        except Exception:  # of the data set
+            return None
+
+    def _mark(self) -> dict[str, Any] | None:
+        state = copy.deepcopy(self._dataset.state_dict())
         return None if state is None else {"read": self.read, "digest": self.digest, "state": state}
 
     def _watched(self, samples: Iterator[Any]) -> Iterator[tuple[int, Any]]:
@@ -138,7 +147,10 @@ class StreamReader(IterableDataset[Any]):
             set_epoch(self.dataset, epoch)  # a persistent worker's copy still has an earlier one
         key = derive(self.seed, "stream", epoch)
         mark = self.marks[worker] if self.marks else None
+        before = dict(vars(self.dataset))
         for kept in (mark["kept"], None) if mark and mark["kept"] else (None,):
+            vars(self.dataset).clear()
+            vars(self.dataset).update(before)
             try:
                 source = StreamSource(self.dataset, key, reader.shown(self.sharded), kept)
                 steps = self._steps(source, reader, epoch, mark["number"] if mark else 0)
@@ -163,7 +175,7 @@ class StreamReader(IterableDataset[Any]):
     def _steps(self, source: StreamSource, reader: Reader, epoch: int, done: int) -> Iterator[StreamStep]:
         stripe = Split.of(self.sharded, source.asked).stripe(reader)
         for number in itertools.count(done):
-            kept = source.state() if number and number % KEEP == 0 else None
+            kept = source.begin if number == 0 else source.state() if number % KEEP == 0 else None
             before = {"read": source.read, "digest": source.digest, "number": number, "kept": kept}
             samples = source.take(self.size, *stripe)
             if not samples:
@@ -176,12 +188,8 @@ class StreamReader(IterableDataset[Any]):
             yield StreamStep(reader.worker, pieces, {**before, "last": sample_digest(samples[-1])})
 
 
-def _twin(dataset: Any) -> Any:
-    """A shallow copy to load a state into, so that the data set itself can still be read from its beginning. Not by
-    ``copy.copy``: a ``__setstate__``, as Hugging Face's, may let both share their attributes."""
-    twin = object.__new__(type(dataset))
-    vars(twin).update(vars(dataset))
-    return twin
+def has_state(dataset: Any) -> bool:
+    return all(callable(getattr(dataset, name, None)) for name in ("state_dict", "load_state_dict"))
 
 
 def set_epoch(dataset: Any, epoch: int) -> None:
