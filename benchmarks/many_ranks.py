@@ -56,12 +56,13 @@ def killed(ranks: int, pause: float) -> dict[str, float]:
     }
 
 
-def saved(ranks: int, state: int) -> dict[str, float]:
-    """A training whose state has ``state`` MiB. What the second save adds to the memory that a rank needs for a step,
-    on the rank where it is most; how much longer the steps around it take than others."""
+def saved(ranks: int, state: int, frozen: int = 0) -> dict[str, float]:
+    """A training whose state has ``state`` MiB, and ``frozen`` MiB of weights that are not trained. What the second
+    save adds to the memory that a rank needs for a step, on the rank where it is most; how much longer the steps around
+    it take than others."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        process = _started(ranks, folder, "--state", str(state), "--pause", "0.5")
+        process = _started(ranks, folder, "--state", str(state), "--frozen", str(frozen), "--pause", "0.5")
         try:
             code = process.wait(LIMIT_S)
         finally:
@@ -80,7 +81,8 @@ def saved(ranks: int, state: int) -> dict[str, float]:
     usual_s = statistics.median(value for step, value in seconds.items() if 2 < step <= EVERY)
     return {
         "ranks": ranks,
-        "state bytes": state * 2**20,
+        "state bytes": (state + frozen) * 2**20,
+        "frozen bytes": frozen * 2**20,
         "beyond the state bytes": max(beyond),
         "stall s": sum(seconds[step] - usual_s for step in with_save),
         "step s": usual_s,

@@ -34,12 +34,18 @@ class Notes:
 
 
 class Wide(torch.nn.Module):
-    """Weights of so many bytes, in eight parts, and hardly any arithmetic."""
+    """Weights of so many bytes, in eight parts, and hardly any arithmetic. Besides ``frozen`` bytes, in 32 parts, that
+    are not trained: all ranks map one file, so that many ranks with a large state fit into one machine."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, frozen: int, file: Path) -> None:
         super().__init__()
         parts = [torch.nn.Parameter(torch.zeros(max(10, size // 8 // 4 // 64), 64)) for _ in range(8)]
         self.parts = torch.nn.ParameterList(parts)
+        if frozen:
+            mapped = torch.from_file(str(file), shared=True, size=frozen // 4)
+            self.frozen = torch.nn.ParameterList(
+                torch.nn.Parameter(part, requires_grad=False) for part in mapped.chunk(32)
+            )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return sum((F.linear(x, part[:10]) for part in self.parts), torch.zeros(()))
@@ -51,11 +57,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--every", type=int, default=6, help="steps between two saves")
     parser.add_argument("--state", type=int, default=0, help="MiB: of weights and two moments together")
+    parser.add_argument("--frozen", type=int, default=0, help="MiB: of weights that are not trained")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds of each step")
     options = parser.parse_args()
     notes = Notes(options.folder)
     run = rankup.init(device="cpu", snapshots=rankup.Snapshots(every=f"{options.every} steps"))
-    model: Any = Wide(options.state * 2**20 // 3)
+    model: Any = Wide(options.state * 2**20 // 3, options.frozen * 2**20, options.folder / "frozen")
     ranks = run.world.world_size
     model, optimizer, data = run.prepare(
         model,

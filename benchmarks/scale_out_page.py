@@ -21,7 +21,7 @@ def page(text: str, result: Mapping[str, Any]) -> str:
     """``text`` with each table between its two comments as ``result`` has it."""
     details = result["details"]
     for name, lines in {
-        "simulated": simulated(details["simulated"]["1000"]),
+        "simulated": simulated(next(reversed(details["simulated"].values()))),
         "order": order(details["sample order"]),
         "killed": killed(details["measured"]["killed"]),
         "saved": saved(details["measured"]["saved"]),
@@ -53,9 +53,10 @@ def simulated(sizes: Mapping[str, Costs]) -> list[str]:
 
     rows = {
         "start: received": of("start", "bytes got", _bytes),
+        "start: sent": of("start", "bytes given", _bytes),
         "start: CPU s": of("start", "cpu s", _seconds),
         "start: memory beyond plain DDP's": of("start", "memory bytes", _bytes, beyond=True),
-        "start: sockets of gloo's groups, by its law": of("start", "descriptors of gloo", _count),
+        "ranks that it has messages for": of("run", "neighbours", _count),
         "a step beyond plain DDP: messages": of("step", "collectives", _count, beyond=True),
         "the same, mean of an epoch's steps": of("steps", "collectives", "{:.2f}".format, beyond=True),
         "a step beyond plain DDP: sent": of("step", "bytes given", _bytes, beyond=True),
@@ -63,10 +64,12 @@ def simulated(sizes: Mapping[str, Costs]) -> list[str]:
         "the end of an epoch: received": of("end of an epoch", "bytes got", _bytes),
         "the first save: messages": of("first save", "collectives", _count),
         "the first save: received": of("first save", "bytes got", _bytes),
+        "the first save: sent": of("first save", "bytes given", _bytes),
         "the first save: CPU s": of("first save", "cpu s", _seconds),
         "the first save: memory": of("first save", "memory bytes", _bytes),
         "a save: messages": of("save", "collectives", _count),
         "a save: received": of("save", "bytes got", _bytes),
+        "a save: sent": of("save", "bytes given", _bytes),
         "a save: CPU s": of("save", "cpu s", _seconds),
         "a save: memory": of("save", "memory bytes", _bytes),
         "a snapshot: files": [_count(costs["rank 0"]["snapshot"]["files"]) for costs in sizes.values()],
@@ -74,6 +77,7 @@ def simulated(sizes: Mapping[str, Costs]) -> list[str]:
             _bytes(costs["rank 0"]["snapshot"]["manifest bytes"]) for costs in sizes.values()
         ],
         "a resume: received": of("resume", "bytes got", _bytes),
+        "a resume: sent": of("resume", "bytes given", _bytes),
         "a resume: CPU s": of("resume", "cpu s", _seconds),
         "a resume: memory beyond the start's": [
             " / ".join(_bytes(_more(costs[who], "resume", "start")) for who in ("rank 0", "rank 1"))
@@ -117,9 +121,11 @@ def killed(found: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 def saved(found: Sequence[Mapping[str, float]]) -> list[str]:
     return _table(
-        ["ranks", "state", "state / ranks + 64 MB", "memory of a save on a rank", "a step, s", "stall of a save, s"],
+        ["ranks", "state", "of it frozen", "state / ranks + 64 MB", "memory of a save on a rank", "a step, s",
+         "stall of a save, s"],
         (
-            [_count(row["ranks"]), _bytes(row["state bytes"]), _bytes(row["state bytes"] / row["ranks"] + 64e6),
+            [_count(row["ranks"]), _bytes(row["state bytes"]), _bytes(row["frozen bytes"]),
+             _bytes(row["state bytes"] / row["ranks"] + 64e6),
              _bytes(row["beyond the state bytes"]), _seconds(row["step s"]), _seconds(row["stall s"])]
             for row in found
         ),

@@ -22,9 +22,16 @@ _ODD = 0x1E3779B97F4A7C15
 _AT_ONCE = {"cpu": 1 << 19, "other": 1 << 25}
 
 
-def checksum(sums: torch.Tensor) -> str:
-    """Of a tensor by its ``row_sums``; equal bits give equal checksums."""
-    return hashlib.blake2b(as_bytes(sums.cpu()), digest_size=12).hexdigest()
+def checksum(reduced: torch.Tensor) -> str:
+    """Of a tensor that was ``reduced``; equal bits give equal checksums."""
+    return hashlib.blake2b(as_bytes(reduced.cpu()), digest_size=12).hexdigest()
+
+
+def reduced(tensor: torch.Tensor) -> torch.Tensor:
+    """What a checksum is made of, on the device of the plain ``tensor``: a copy if it is small, else ``row_sums``."""
+    if tensor.nbytes < 8 * _ROW:
+        return tensor.detach().clone(memory_format=torch.contiguous_format)
+    return row_sums(tensor)
 
 
 def pair(tensor: torch.Tensor) -> torch.Tensor:
@@ -45,12 +52,11 @@ def row_sums(tensor: torch.Tensor) -> torch.Tensor:
     full = len(words) // _ROW * _ROW
     rows, weights = words[:full].view(torch.int32).view(-1, 2 * _ROW), _WEIGHTS.to(flat.device)
     some = _AT_ONCE.get(flat.device.type, _AT_ONCE["other"]) // (8 * _ROW)
-    product = torch.empty_like(rows[:some])
+    product = torch.empty_like(rows[:some])  # one for all: new memory costs more than the product
     sums = torch.empty(len(rows), dtype=torch.int64, device=flat.device)
-    for at in range(0, len(rows), some):
-        part = rows[at : at + some]
-        product = torch.mul(part, weights, out=product[: len(part)])
-        torch.sum(product.view(torch.int64), 1, out=sums[at : at + some])
+    for part, into in zip(torch.split(rows, some), torch.split(sums, some), strict=True):
+        torch.mul(part, weights, out=product[: len(part)])
+        torch.sum(product[: len(part)].view(torch.int64), 1, out=into)
     return torch.cat((sums, words[full:], rest))
 
 

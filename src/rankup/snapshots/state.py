@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from rankup.errors import RankupError
-from rankup.snapshots.checksum import row_sums
+from rankup.snapshots.checksum import reduced
 from rankup.snapshots.plan import Layout, Plan
 from rankup.snapshots.shards import is_sharded, local, part_of, replicas
 
@@ -89,8 +89,9 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.Size, torch.d
 @dataclass(frozen=True)
 class Staged:
     """A state that no longer changes once ``copied`` is set. ``data`` is what this rank writes, contiguous and on the
-    CPU; ``sums`` are the row sums of what only other ranks write; ``metadata`` is JSON text; ``rest`` are the tensors
-    that ``finish`` still has to take, with their versions at the save; ``compared`` must be the same on all ranks.
+    CPU; ``sums``: of what only other ranks write, what its checksum is made of; ``metadata`` is JSON text; ``rest`` are
+    the tensors that ``finish`` still has to take, with their versions at the save; ``compared`` are the names of what
+    must be the same on all ranks.
     """
 
     plan: Plan
@@ -111,7 +112,7 @@ class Staged:
                 if name in self.data:
                     self.data[name].copy_(tensor)
                 else:
-                    self.sums[name] = row_sums(tensor)
+                    self.sums[name] = reduced(tensor)
                 if tensor._version != version:
                     raise RankupError(
                         "state-changed",
@@ -170,7 +171,7 @@ class Staging:
             elif name in staged.data:
                 self._fill(staged.data[name], piece)
             else:
-                staged.sums[name] = row_sums(piece)
+                staged.sums[name] = reduced(piece)
                 self._devices.add(piece.device)
         for device in self._devices:
             if device.type == "cuda":

@@ -24,7 +24,7 @@ import torch
 
 from rankup.snapshots import alike, disk
 from rankup.snapshots.alike import Held
-from rankup.snapshots.checksum import as_bytes, checksum, row_sums
+from rankup.snapshots.checksum import as_bytes, checksum, reduced
 from rankup.snapshots.layout import (
     LATEST,
     MANIFEST,
@@ -209,7 +209,7 @@ def _held(staged: Staged, peers: Peers) -> list[Held]:
             # Its text: a NaN is not equal to itself.
             held.append(Held(alike.VALUE, name, None, repr(staged.values[name]), ranks))
         else:
-            sums = staged.sums[name] if name in staged.sums else row_sums(staged.data[name])
+            sums = staged.sums[name] if name in staged.sums else reduced(staged.data[name])
             held.append(Held(alike.TENSOR, name, part, checksum(sums), ranks))
     return held
 
