@@ -379,6 +379,8 @@ def named(text: Any, name: str, mode: str) -> Any:
 _AFFINITY = os.sched_getaffinity(0)
 sys.path[0] = os.path.dirname(sys.path[0])  # noqa: PTH120
 importlib.import_module("preload")
+importlib.import_module("settled")
+del sys.modules["settled"]  # the fork server of ``ranks`` imports it again, after more
 del sys.path[0]
 assert len(os.listdir("/proc/self/task")) == 1, "a server with threads cannot fork"  # noqa: PTH208
 _KEEP_EXECUTABLE = keeping(sys.executable)
