@@ -130,13 +130,14 @@ def forkserver(warm: Path) -> None:
 
     It is a process of ``warm`` itself, so that torch is imported once for both.
     """
-    # What the modules of tests import themselves comes first: ``preload`` freezes all that there is.
-    ranks.context.set_forkserver_preload(["pytest", "hypothesis", "preload"])
+    ranks.context.set_forkserver_preload(["pytest", "hypothesis", "preload", "settled"])
     executable = spawn.get_executable()
     resource_tracker.ensure_running()
     spawn.set_executable(str(warm / "python"))
     first = ranks.context.Process(target=int)
-    first.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent))
+        first.start()
     spawn.set_executable(executable)
     first.join()
     first.close()

@@ -1,15 +1,12 @@
 """What processes that tests fork have imported already: torch, what an optimizer and a launcher import, all of rankup.
 
-By name, so that a module that moves needs no line here. What the import leaves is frozen: a child whose collector
-visited it would copy it, page by page, which takes longer than most trainings of the tests.
+By name, so that a module that moves needs no line here.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gc
 import importlib
-import os
 import pkgutil
 
 import rankup
@@ -22,11 +19,7 @@ TORCH = (
     *("multiprocessing.queues", "encodings.idna", "torch.utils.data.datapipes"),
 )
 
-# By this alone is it found where the fork server starts; it is not for the tests.
-os.environ.pop("PYTHONPATH", None)
 ours = [module.name for module in pkgutil.walk_packages(rankup.__path__, "rankup.")]
 for name in (*TORCH, *(name for name in ours if not name.endswith("__main__"))):
     with contextlib.suppress(ImportError):  # an older torch has not all of them, and DeepSpeed may be missing
         importlib.import_module(name)
-gc.collect()
-gc.freeze()

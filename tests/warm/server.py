@@ -17,6 +17,7 @@ import ctypes
 import gc
 import importlib
 import importlib.metadata
+import inspect
 import io
 import marshal
 import os
@@ -379,6 +380,12 @@ def named(text: Any, name: str, mode: str) -> Any:
 _AFFINITY = os.sched_getaffinity(0)
 sys.path[0] = os.path.dirname(sys.path[0])  # noqa: PTH120
 importlib.import_module("preload")
+# Each step of torchrun's rendezvous looks up the module of each frame, first of all by the files of all modules, and
+# again if none has it: half a second for each agent.
+inspect.getmodule(compile("", "nowhere", "exec"))
+inspect.modulesbyfile.update({__file__: "__main__", "<frozen runpy>": "runpy"})  # type: ignore[attr-defined]
+importlib.import_module("settled")
+del sys.modules["settled"]  # the fork server of ``ranks`` imports it again, after more
 del sys.path[0]
 assert len(os.listdir("/proc/self/task")) == 1, "a server with threads cannot fork"  # noqa: PTH208
 _KEEP_EXECUTABLE = keeping(sys.executable)
