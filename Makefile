@@ -8,7 +8,7 @@ WORKERS ?= 6
 # With this variable, which images of containers like to set, every process of the tests compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test check bench campaign pictures clean
+.PHONY: install demo test check bench campaign pictures site clean
 
 install: $(VENV)/.installed
 
@@ -40,6 +40,9 @@ campaign: install  ## the full counts; the result goes to benchmarks/results/
 
 pictures: install  ## of the README, from a real run
 	$(BIN)/python tools/pictures.py
+
+site: install  ## the documentation, in build/site: needs Python 3.11
+	$(BIN)/python tools/build_site.py
 
 clean:
 	rm -rf $(VENV) dist build runs

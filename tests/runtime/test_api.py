@@ -18,7 +18,7 @@ from rankup.runtime.context import RunContext
 from rankup.runtime.init import choose_strategy
 from rankup.runtime.loop.precision import make_precision
 
-REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "library.md"
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "library-in-full.md"
 DECISION = Path(__file__).parents[2] / "docs" / "adr" / "0010-a-run-has-few-members.md"
 MEMBERS = {
     *("world", "device", "strategy"),

@@ -41,7 +41,7 @@ def check_names(options: dict[str, Any], known: tuple[str, ...]) -> None:
             raise RankupError(
                 "unknown-option",
                 f"{name}= is neither an option of rankup nor of torch's DataLoader",
-                hint=f"do you mean {near}=?" if near else "see docs/reference/library.md",
+                hint=f"do you mean {near}=?" if near else "see docs/reference/library-in-full.md",
             )
 
 
