@@ -14,11 +14,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import tomllib
+from code_pages import PAGES
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,38 +29,46 @@ REPOSITORY = "https://github.com/rankup/rankup"
 _LINK = re.compile(r"\]\((?![a-z]+:|#)([^)#\s]+)")
 _PATTERN = re.compile(r'^ *"(?P<pattern>[^"]*\*[^"]*)",\n', re.M)
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
+_MOST_HEADINGS = 40  # of a page whose list of contents is of use
+_NO_CONTENTS = "---\nhide:\n  - toc\n---\n\n"
 _SHORT = 40  # characters: a first sentence that says less ("Problem.") takes the next one with it
 
 
-def build(site: Path, root: Path = ROOT) -> None:
-    """Write the site of ``root`` to the folder ``site``. Raises SystemExit if a link or the navigation is wrong."""
-    docs = root / "docs"
-    text = configuration(root)
-    project = tomllib.loads(text)["project"]
-    refuse_unlisted(docs, {page for _, page in pages(project["nav"])})
+def build(site: Path, root: Path = ROOT, generated: Mapping[str, Callable[[], str]] = PAGES) -> None:
+    """Write the site of ``root`` to the folder ``site``. Raises SystemExit if a link or the navigation is wrong.
+
+    ``generated`` are the pages that are not in docs/.
+    """
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
+        docs = copy / "docs"
+        shutil.copytree(root / "docs", docs)
+        for name, write in generated.items():
+            (docs / name).write_text(write())
+        text = configuration((root / "zensical.toml").read_text(), docs)
         (copy / "zensical.toml").write_text(text)
-        shutil.copytree(docs, copy / "docs")
-        for page in (copy / "docs").rglob("*.md"):
-            page.write_text(outside_links(page.read_text(), docs / page.relative_to(copy / "docs"), root))
+        project = tomllib.loads(text)["project"]
+        refuse_unlisted(docs, {page for _, page in pages(project["nav"])})
+        listed = llms(project, docs)
+        for page in docs.rglob("*.md"):
+            written = outside_links(page.read_text(), page.relative_to(copy), root)
+            page.write_text((_NO_CONTENTS if written.count("\n## ") > _MOST_HEADINGS else "") + written)
         run_zensical(copy)
         shutil.rmtree(site, ignore_errors=True)
         shutil.copytree(copy / project["site_dir"], site)
-        for page in (copy / "docs").rglob("*.md"):
-            shutil.copy(page, site / page.relative_to(copy / "docs"))
-    (site / "llms.txt").write_text(llms(project, docs))
+        for page in docs.rglob("*.md"):
+            shutil.copy(page, site / page.relative_to(docs))
+    (site / "llms.txt").write_text(listed)
 
 
-def configuration(root: Path) -> str:
-    """zensical.toml with the pages in place of each pattern in its navigation."""
-    docs = root / "docs"
+def configuration(text: str, docs: Path) -> str:
+    """``text`` of zensical.toml with the pages in place of each pattern in its navigation."""
 
     def expanded(match: re.Match[str]) -> str:
         names = [path.relative_to(docs).as_posix() for path in sorted(docs.glob(match["pattern"]))]
         return "".join(f'"{name}",\n' for name in names)
 
-    return _PATTERN.sub(expanded, (root / "zensical.toml").read_text())
+    return _PATTERN.sub(expanded, text)
 
 
 def pages(navigation: list[Any], section: str = "") -> Iterator[tuple[str, str]]:
@@ -81,14 +90,14 @@ def refuse_unlisted(docs: Path, listed: set[str]) -> None:
 
 
 def outside_links(text: str, page: Path, root: Path) -> str:
-    """``text`` of ``page`` with the repository's address in place of paths that leave docs/."""
+    """``text`` of ``page``, a path below ``root``, with the repository's address in place of paths that leave docs/."""
 
     def changed(match: re.Match[str]) -> str:
-        path = (page.parent / match[1]).resolve()
+        path = (root / page.parent / match[1]).resolve()
         if path.is_relative_to(root / "docs"):
             return match[0]
         if not path.exists():
-            raise SystemExit(f"{page.relative_to(root)}: {match[1]} does not exist")
+            raise SystemExit(f"{page}: {match[1]} does not exist")
         kind = "tree" if path.is_dir() else "blob"
         return f"]({REPOSITORY}/{kind}/main/{path.relative_to(root).as_posix()}"
 

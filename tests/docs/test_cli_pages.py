@@ -12,13 +12,15 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import cli_pages  # noqa: E402
 
+from generated import check_generated  # noqa: E402
+
 
 @pytest.mark.parametrize(
     ("name", "write"), [("cli.md", cli_pages.cli_page), ("errors.md", cli_pages.errors_page)]
 )
 def test_the_page_is_what_the_program_prints(name, write):
-    """If it is not: ``python tools/cli_pages.py``."""
-    assert (ROOT / "docs" / "reference" / name).read_text() == write()
+    page = ROOT / "docs" / "reference" / name
+    check_generated(page.read_text(), write(), page.relative_to(ROOT), "python tools/cli_pages.py")
 
 
 def test_there_are_ten_errors_each_with_a_code():

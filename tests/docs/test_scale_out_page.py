@@ -10,7 +10,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks import scale_out_page
 
+from generated import check_generated
+
 
 def test_the_tables_are_those_of_the_result():
     text = scale_out_page.PAGE.read_text()
-    assert scale_out_page.page(text, json.loads(scale_out_page.RESULT.read_text())) == text
+    made = scale_out_page.page(text, json.loads(scale_out_page.RESULT.read_text()))
+    check_generated(text, made, scale_out_page.PAGE.name, "python -m benchmarks.scale_out_page")

@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 import build_site  # noqa: E402
 
 CHROMIUM = shutil.which("chromium")
-PAGES = ["", "reference/rules/RK101/", "reference/library/", "reference/cli/"]
+PAGES = ["", "reference/rules/RK101/", "reference/codes/", "reference/cli/"]
 PHONE, DESKTOP = 390, 1280  # pixels
 
 
@@ -56,7 +56,7 @@ def project(folder: Path, page: str = "", navigation: str = '"index.md", "more/*
 
 def test_a_link_that_leaves_the_documents_leads_to_the_repository(tmp_path):
     root = project(tmp_path, "[own](../zensical.toml), [b](more/b.md#below)")
-    build_site.build(tmp_path / "out", root)
+    build_site.build(tmp_path / "out", root, {})
     assert (
         'href="https://github.com/rankup/rankup/blob/main/zensical.toml"'
         in (tmp_path / "out" / "index.html").read_text()
@@ -64,7 +64,7 @@ def test_a_link_that_leaves_the_documents_leads_to_the_repository(tmp_path):
 
 
 def test_llms_txt_lists_the_markdown_of_each_page_with_its_first_sentence(tmp_path):
-    build_site.build(tmp_path / "out", project(tmp_path))
+    build_site.build(tmp_path / "out", project(tmp_path), {})
     assert (tmp_path / "out" / "llms.txt").read_text().splitlines() == [
         "# s", "", "> d",
         "- [First](index.md): The first page of all pages of this site.",
@@ -93,7 +93,7 @@ def test_llms_txt_lists_the_markdown_of_each_page_with_its_first_sentence(tmp_pa
 )
 def test_what_is_broken_fails_the_build_and_is_named(tmp_path, page, navigation, said):
     with pytest.raises(SystemExit, match=said):
-        build_site.build(tmp_path / "out", project(tmp_path, page, navigation))
+        build_site.build(tmp_path / "out", project(tmp_path, page, navigation), {})
 
 
 def test_every_page_is_built_and_listed(site):

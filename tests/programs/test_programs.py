@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from generated import check_generated
 from programs.catalogue import PROGRAMS
 from programs.program import EQUAL, OWN, Program
 from programs.trials import STRATEGIES, Trial, applies, worlds
@@ -97,4 +98,5 @@ def test_the_committed_table_is_what_the_campaign_wrote_of_today_s_programs():
                 f"{name}: run the campaign"
             )
     page = tool["PAGE"].read_text()
-    assert page == tool["replaced"](page, tool["render"](results)), "python tools/programs_table.py"
+    made = tool["replaced"](page, tool["render"](results))
+    check_generated(page, made, tool["PAGE"].name, "python tools/programs_table.py")

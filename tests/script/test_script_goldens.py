@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from generated import check_generated
 from goldens.jobs import CASES, COMMAND, RUN, script
 from rankup.resolve.precedence import resolve
 from rankup.script.render import render
@@ -56,7 +57,8 @@ def golden(name: str) -> str:
 def test_a_script_is_the_golden_one(tmp_path: Path, name: str):
     if os.environ.get("RANKUP_WRITE_GOLDENS"):
         write_golden(name, tmp_path)
-    assert script(name, tmp_path, RUN) == golden(name)
+    command = f"RANKUP_WRITE_GOLDENS=1 pytest tests/script/test_script_goldens.py -k {name}"
+    check_generated(golden(name), script(name, tmp_path, RUN), f"tests/goldens/scripts/{name}.sh", command)
 
 
 def test_the_sites_mpi_is_loaded_where_the_job_names_none(tmp_path: Path):

@@ -24,7 +24,7 @@ class Lock:
         self._path = path
         self._descriptor: int | None = None
 
-    def take(self, *, busy: str, hint: str, code: str = "in-use", patience: float = 0.0) -> None:
+    def take(self, *, code: str, busy: str, hint: str, patience: float = 0.0) -> None:
         """Wait at most ``patience`` seconds for the lock: a process that was killed takes a moment to end.
 
         Raises RankupError ``code`` if another process holds it: ``busy``, a sentence without its end, and who it is
@@ -74,10 +74,10 @@ def _close(descriptor: int, lock: Lock) -> None:
 
 
 @contextlib.contextmanager
-def only_one(path: Path, *, busy: str, hint: str) -> Iterator[None]:
+def only_one(path: Path, *, code: str, busy: str, hint: str) -> Iterator[None]:
     """Hold the lock on ``path`` while the body runs; see ``Lock.take``."""
     lock = Lock(path)
-    lock.take(busy=busy, hint=hint)
+    lock.take(code=code, busy=busy, hint=hint)
     try:
         yield
     finally:

@@ -17,6 +17,7 @@
 | ``judge`` | from facts to the answer |
 | ``cascade`` | what followed from it |
 | ``explanation`` | the answer, as data and as lines |
+| ``codes`` | what rankup says under a code, read from its source |
 
 Which rank failed first is decided as `rankup run` does it (``run/failure.py``).
 """

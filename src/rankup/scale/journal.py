@@ -130,6 +130,7 @@ class Journal:
         """While the body runs, no other process works on this study. Raises RankupError if one does."""
         return only_one(
             self.folder / "lock",
+            code="in-use",
             busy="another rankup scale works on this study",
             hint="wait for it; its jobs and results are in the study's directory",
         )

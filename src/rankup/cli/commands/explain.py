@@ -1,8 +1,9 @@
-"""``rankup explain``: why a job failed, from its logs, with the lines that show it."""
+"""``rankup explain``: why a job failed, from its logs, with the lines that show it; or what a code means."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -29,8 +30,9 @@ def explain(
     targets: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[LOG…|RUN]",
-            help="logs of any job, files or folders; or a run: directory, id, name or job id; default: the latest run",
+            metavar="[LOG…|RUN|CODE]",
+            help="logs of any job, files or folders; or a run: directory, id, name or job id; default: the latest run; "
+            "or a code of rankup: state-lost, RK101",
         ),
     ] = None,
     runs_root: RunsRootOption = RUNS_ROOT,
@@ -41,8 +43,15 @@ def explain(
     Reads logs of any job, of rankup or not: one file of all ranks or a file per rank, also compressed. Give all files
     of a job at once: an error in one of them is often the consequence of another. Exit code 1 if a failure was found,
     0 if the logs show none.
+
+    A code that rankup has printed (state-lost, RK101) is explained by all that is said under it.
     """
-    run = _run_of(targets or [], runs_root)
+    try:
+        run = _run_of(targets or [], runs_root)
+    except RankupError as error:
+        if error.code == "no-such-log" and targets and _explain_code(targets[0].strip("[]"), as_json):
+            return
+        raise
     if run is None:
         _refuse_empty([Path(target) for target in targets or []])
     found, notes, last = explain_run(
@@ -76,10 +85,29 @@ def _run_of(targets: Sequence[str], runs_root: Path) -> SubmittedRun | None:
             raise
         raise RankupError(
             "no-such-log",
-            f"there is no file and no run named {target!r}",
+            f"there is no file, no run and no code named {target!r}",
             context=f"runs are looked for in {runs_root}",
-            hint="give the log files of a job, or a run: `rankup status --all` lists them",
+            hint="give the log files of a job, or a run: `rankup status --all` lists them; or a code of rankup",
         ) from error
+
+
+def _explain_code(code: str, as_json: bool) -> bool:
+    """Print what ``code`` means, if it is one of rankup."""
+    from rankup.cli.commands.rules import explained, rule_as_dict, rule_of
+    from rankup.explain.codes import page_of, said_under
+
+    if rule := rule_of(code):
+        if as_json:
+            console.print_json(rule_as_dict(rule))
+        else:
+            print(explained(rule))
+        return True
+    said = said_under(code)
+    if said and as_json:
+        console.print_json({"code": code, "said": [asdict(one) for one in said]})
+    elif said:
+        print(page_of(code, said))
+    return bool(said)
 
 
 def _refuse_empty(paths: Sequence[Path]) -> None:

@@ -25,16 +25,20 @@ def rules(
     if not code:
         _list(as_json)
         return
-    rule = _rule(code)
+    rule = rule_of(code)
+    if rule is None:
+        raise RankupError(
+            "unknown-rule", f"unknown rule {code!r}{nearest_rule(code)}", hint="rankup rules lists all rules"
+        )
     if as_json:
-        console.print_json(_as_dict(rule))
+        console.print_json(rule_as_dict(rule))
     else:
         print(explained(rule))
 
 
 def _list(as_json: bool) -> None:
     if as_json:
-        console.print_json([_as_dict(rule) for rule in all_rules()])
+        console.print_json([rule_as_dict(rule) for rule in all_rules()])
         return
     rows = [
         (rule.code, rule.name, rule.severity.value, rule.safety.value if rule.safety else "–", rule.what)
@@ -43,13 +47,9 @@ def _list(as_json: bool) -> None:
     print_table(("code", "name", "severity", "fix", "what it finds"), rows, fold=("what it finds",))
 
 
-def _rule(code: str) -> Rule[Any]:
-    for rule in all_rules():
-        if code.upper() == rule.code or code == rule.name:
-            return rule
-    raise RankupError(
-        "unknown-rule", f"unknown rule {code!r}{nearest_rule(code)}", hint="rankup rules lists all rules"
-    )
+def rule_of(code: str) -> Rule[Any] | None:
+    """The rule with this code or name."""
+    return next((rule for rule in all_rules() if code.upper() == rule.code or code == rule.name), None)
 
 
 def explained(rule: Rule[Any]) -> str:
@@ -72,7 +72,7 @@ def _indented(text: str) -> str:
     return "\n".join(f"    {line}".rstrip() for line in text.strip("\n").replace("\r", "␍").split("\n"))
 
 
-def _as_dict(rule: Rule[Any]) -> dict[str, Any]:
+def rule_as_dict(rule: Rule[Any]) -> dict[str, Any]:
     return {
         "code": rule.code,
         "name": rule.name,

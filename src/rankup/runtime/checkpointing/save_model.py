@@ -77,10 +77,16 @@ def _write(weights: dict[str, torch.Tensor], path: Path) -> tuple[str, str, str]
             else:
                 torch.save(weights, file)
     except ImportError:
-        hint = "pip install safetensors, or use a name that ends in .pt"
-        return "no-safetensors", f"{path.name} needs the package safetensors, which is not installed", hint
+        return (
+            "no-safetensors",
+            f"{path.name} needs the package safetensors, which is not installed",
+            "pip install safetensors, or use a name that ends in .pt",
+        )
     except (OSError, RuntimeError) as error:  # torch.save makes an OSError a RuntimeError
         why = getattr(error, "strerror", None) or error
-        hint = "use a writable directory with enough free space"
-        return "model-not-written", f"{str(path)!r} cannot be written: {why}", hint
+        return (
+            "model-not-written",
+            f"{str(path)!r} cannot be written: {why}",
+            "use a writable directory with enough free space",
+        )
     return None
