@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 import zipfile
+from email import message_from_bytes
+from email.message import Message
 from pathlib import Path
 
 import pytest
@@ -14,14 +17,27 @@ from pages import PAGES, ROOT, SCRIPTS, missing, run_page
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
+def dist(tmp_path_factory) -> Path:
+    """What would be uploaded: the source, and the wheel that is built from it alone. Without a network."""
+    folder = tmp_path_factory.mktemp("dist")
     subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder],
-        cwd=ROOT, check=True, capture_output=True,
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT],
+        check=True, capture_output=True,
     )  # fmt: skip
-    (built,) = folder.glob("rankup-*.whl")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> Path:
+    (built,) = dist.glob("rankup-*.whl")
     return built
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: Path) -> Message:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if re.fullmatch(r"rankup-.*/METADATA", name)]
+        return message_from_bytes(archive.read(name))
 
 
 @pytest.fixture(scope="module")
@@ -53,16 +69,33 @@ def python(wheel: Path, tmp_path_factory) -> str:
     return found
 
 
-def test_the_wheel_holds_every_file_of_the_package(wheel: Path):
-    held = set(zipfile.ZipFile(wheel).namelist())
+def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(wheel: Path):
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if not name.startswith("rankup-")}
     source = ROOT / "src"
     wanted = {
         str(path.relative_to(source))
         for path in (source / "rankup").rglob("*")
         if path.is_file() and path.suffix != ".pyc"
     }
-    assert wanted <= held
+    assert held == wanted
     assert {"rankup/py.typed", "rankup/workloads/data/digits/train-images-idx3-ubyte.gz"} <= held
+
+
+def test_the_package_index_takes_both_files_and_shows_the_readme(dist: Path):
+    done = subprocess.run(
+        [sys.executable, "-m", "twine", "check", "--strict", *dist.iterdir()], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout.count("PASSED")) == (0, 2), done.stdout
+
+
+def test_the_index_shows_where_things_are_and_no_link_that_leads_nowhere_there(metadata: Message):
+    assert {"Homepage", "Documentation", "Source", "Issues", "Changelog"} == {
+        url.partition(",")[0] for url in metadata.get_all("Project-URL", [])
+    }
+    page = str(metadata.get_payload())
+    targets = re.findall(r"\]\(([^)]*)\)", page) + re.findall(r'src(?:set)?="([^"]*)"', page)
+    assert len(targets) > 50
+    assert [target for target in targets if not target.startswith(("https://", "#"))] == []
 
 
 def test_the_tutorials_first_page_runs_from_the_wheel(python: str, tmp_path: Path):

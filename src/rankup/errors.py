@@ -14,8 +14,11 @@ class RankupError(Exception):
 
     ``code`` is a short stable name (``script-not-found``) to search for; ``message`` one sentence that says what
     is wrong; ``context`` where it was seen (a file, a variable, a flag with its value); ``hint`` what to do about it.
-    ``exit_code`` is 2 for wrong usage (the default) and 1 for a run that failed.
+    ``exit_code`` is 2 for wrong usage (the default) and 1 for a run that failed. ``told_by``: the rank that prints
+    the error whole, if another rank's error is raised here, too.
     """
+
+    told_by: int | None = None
 
     def __init__(
         self, code: str, message: str, *, context: str = "", hint: str = "", exit_code: int = 2
@@ -38,6 +41,13 @@ class RankupError(Exception):
         if self.hint:
             out.append(f"  hint:  {self.hint}")
         return out
+
+    @classmethod
+    def of_rank(cls, rank: int, said: dict[str, Any]) -> RankupError:
+        """The error of another rank, to be raised on this one as well."""
+        error = RankupError.from_dict(said)
+        error.told_by = rank
+        return error
 
     @classmethod
     def from_dict(cls, said: dict[str, Any]) -> RankupError:

@@ -49,6 +49,15 @@ def test_a_mistake_is_shown_with_its_line_and_the_exit_code_is_1(folder, capsys)
     assert lines[-1] == "checked: job.sh · not followed: train.py (not found at train.py)"
 
 
+def test_errors_are_printed_before_the_notes_of_earlier_lines(folder, capsys):
+    (folder / "job.sh").write_text(
+        HEAD_ONLY.replace("#SBATCH --nodes", "#SBATCH --output=logs/%j\n#SBATCH --nodes")
+    )
+    _, out, _ = check(capsys, "job.sh")
+    found = [line.partition(":")[0] for line in out.splitlines() if re.match("error:|note:", line)]
+    assert found == ["error", "note"]
+
+
 def test_a_right_script_is_silent_and_the_exit_code_is_0(folder, capsys):
     (folder / "job.sh").write_text(RIGHT)
     (folder / "train.py").write_text(PROGRAM)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import shutil
 import subprocess
+import threading
 
 import pytest
 
@@ -13,6 +16,24 @@ from rankup.cli.completion import SHELLS, script_for
 BASH = """
 source "$SCRIPT"
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _rankup; printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+#: zsh completes only in its line editor. This completes each line of $LINES once the first prompt is there, and writes
+#: the matches to $FOUND, below a line with "@@".
+ZSHRC = """
+autoload -Uz compinit; compinit -u -D; source "$SCRIPT"
+compadd() {
+    local -a matches
+    [[ " $* " == *" -"[OAD]" "* ]] || { builtin compadd -A matches "$@"; print -rl -- $matches >> $FOUND }
+    builtin compadd "$@"
+}
+zle-line-init() {
+    for BUFFER in "${(@f)LINES_TO_COMPLETE}"; do
+        CURSOR=$#BUFFER; print @@ >> $FOUND; zle list-choices
+    done
+    exit
+}
+zle -N zle-line-init
 """
 
 CASES = [
@@ -42,14 +63,18 @@ def scripts(tmp_path_factory):
 
 @pytest.fixture
 def project(tmp_path):
+    return make_project(tmp_path)
+
+
+def make_project(folder):
     """A folder with a script, a profile of a site and a run; without Python on PATH."""
     for name in ("train.py", ".rankup/sites/mine.toml", "runs/bert/20260301-101500-a1b2/job.toml"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    (tmp_path / "bin").mkdir()
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    (folder / "bin").mkdir()
     for tool in ("sort", "bash", "uname", "mkdir"):
-        (tmp_path / "bin" / tool).symlink_to(shutil.which(tool))
-    return tmp_path
+        (folder / "bin" / tool).symlink_to(shutil.which(tool))
+    return folder
 
 
 def output(words, script, folder):
@@ -92,14 +117,55 @@ def test_fish(scripts, project, words, among, without):
     assert not without & found
 
 
+@pytest.fixture(scope="module")
+def zsh(scripts, tmp_path_factory):
+    """What zsh completes in each of ``CASES``, from one shell on a terminal of its own."""
+    folder = make_project(tmp_path_factory.mktemp("zsh"))
+    (folder / ".zshrc").write_text(ZSHRC)
+    env = {
+        "PATH": str(folder / "bin"),
+        "HOME": str(folder),
+        "ZDOTDIR": str(folder),
+        "TERM": "dumb",
+        "LC_ALL": "C.UTF-8",
+        "SCRIPT": str(scripts / "zsh"),
+        "FOUND": str(folder / "found"),
+        "LINES_TO_COMPLETE": "\n".join(" ".join(words) for words, _, _ in CASES),
+    }
+    screen, terminal = pty.openpty()
+    reader = threading.Thread(target=lambda: read_all(screen))  # a terminal that nobody reads fills up
+    reader.start()
+    try:
+        done = [shutil.which("zsh"), "--no-global-rcs", "-i"]
+        subprocess.run(
+            done,
+            cwd=folder,
+            env=env,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            start_new_session=True,
+        )
+    finally:
+        os.close(terminal)
+        reader.join()
+        os.close(screen)
+    _, *found = (folder / "found").read_text().split("@@\n")
+    return [set(one.splitlines()) for one in found]
+
+
+def read_all(screen):
+    with contextlib.suppress(OSError):  # the other end is closed
+        while os.read(screen, 4096):
+            pass
+
+
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
-def test_zsh_reads_the_script_and_declares_a_function_for_each_command(scripts, project):
-    code = (
-        'autoload -Uz compinit; compinit -u -D; source "$SCRIPT"; '
-        "print -l ${(k)functions[(I)_rankup*]}; print $_comps[rankup]"
-    )
-    found = output([shutil.which("zsh"), "-f", "-c", code], scripts / "zsh", project)
-    assert {"_rankup", "_rankup_command_run", "_rankup_command_snapshots_ls", "_rankup_sites"} <= found
+@pytest.mark.parametrize("index", range(len(CASES)))
+def test_zsh(zsh, index):
+    words, among, without = CASES[index]
+    assert among <= zsh[index], words
+    assert not without & zsh[index]
 
 
 def test_the_bash_script_is_one_that_bash_can_read(scripts):

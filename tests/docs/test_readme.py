@@ -14,7 +14,8 @@ from flaky import aborts_at_exit
 from pages import ROOT, SCRIPTS, blocks, commands, missing, run_page
 
 README = ROOT / "README.md"
-DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES_OF_THE_ROOT = ("CONTRIBUTING.md", "CHANGELOG.md", "AGENTS.md", "SKILL.md")
+DOCUMENTS = [README, *(ROOT / name for name in PAGES_OF_THE_ROOT), *sorted((ROOT / "docs").rglob("*.md"))]
 RESULTS = ROOT / "benchmarks" / "results"
 KILL = "kill -9 $!"
 #: The page says when to kill; here the shell waits until then.

@@ -54,6 +54,18 @@ def test_srun_starts_an_agent_on_each_node(tmp_path: Path):
         No findings.""")
 
 
+@pytest.mark.parametrize(
+    ("version", "severity"), [((22, 5), Severity.ERROR), ((23, 11), Severity.NOTE)], ids=["22.05", "23.11"]
+)
+def test_a_log_in_a_folder_that_is_not_there(tmp_path: Path, version, severity):
+    """An old SLURM ends such a job without a word."""
+    lines = ("--nodes=1", "--output=logs/%j.out")
+    found = rehearsed(tmp_path, "srun python train.py", lines, slurm_version=version).findings
+    assert [(one.code, one.severity) for one in found] == [("log-folder", severity)]
+    (tmp_path / "logs").mkdir()
+    assert rehearsed(tmp_path, "srun python train.py", lines, slurm_version=version).findings == []
+
+
 def test_torchrun_on_the_head_alone(tmp_path: Path):
     report = rehearsed(tmp_path, HEAD + f"{AGENT} --node_rank=$SLURM_NODEID train.py", TWO)
     assert text(report, tmp_path, 80) == dedent("""\

@@ -118,8 +118,11 @@ def test_the_end_of_a_failed_run_says_how_it_goes_on(folder, capfd):
         1,
         f"no snapshot: {resume} begins again, in the same directory",
     )
+    (answer,) = json.loads(call(capfd, "status", "fails", "--json")[1])
+    assert 0 <= answer["elapsed"] < 300
     (path / "snapshots").mkdir()
     err = call(capfd, "run", "--resume", "fails")[2]
+    assert err.splitlines()[1] == "rankup: no snapshot to resume from: the script begins again"
     assert (
         err.splitlines()[-1]
         == f"no snapshot yet (first due after 10m, unless the script sets another interval): {resume} begins again"

@@ -44,3 +44,9 @@ def test_all_lines_are_shown_when_debugging(tmp_path: Path):
 def test_another_error_is_shown_as_ever(tmp_path: Path):
     text = said(tmp_path, "run.sum([][0])")
     assert "line 6, in main" in text and "IndexError: list index out of range" in text
+
+
+def test_an_error_that_another_rank_tells_is_one_line(tmp_path: Path):
+    error = "rankup.errors.RankupError('bad', 'it is bad', hint='do not').as_dict()"
+    text = said(tmp_path, f"raise rankup.errors.RankupError.of_rank(3, {error})")
+    assert text == "RankupError: it is bad [bad] (rank 3 says more)\n"

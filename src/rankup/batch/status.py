@@ -103,8 +103,10 @@ def _one(
         return RunStatus(ident, JobState.UNKNOWN, _last_known(traces), traces=traces)
     # The exit code is the last file that a script writes: after it the scheduler only cleans up.
     cleaning = traces.final and status is not None and status.state is JobState.RUNNING
+    elapsed = status.elapsed if status else None
     if status is None or status.state.ended or cleaning:
         state, code, reason = _ended(traces, None if cleaning else status)
+        elapsed = elapsed or traces.elapsed
         # `rankup cancel` wrote this outcome: no one else writes one without an exit code.
         told = traces.outcome == "cancelled" and status is not None
         settled = traces.final or (state is JobState.CANCELLED and (told or not traces.attempts))
@@ -115,7 +117,7 @@ def _one(
             reason = f"{times}, {reason}" if reason else times
     return RunStatus(
         ident, state, reason, code, settled, traces,
-        status.queue if status else "", status.nodes if status else "", status.elapsed if status else None,
+        status.queue if status else "", status.nodes if status else "", elapsed,
         bool(status and status.suspended),
     )  # fmt: skip
 

@@ -24,5 +24,6 @@
 | ``study_jobs`` | the job of each run of a study |
 | ``prediction`` | ``rankup predict``: reads the measurements, predicts, recommends |
 | ``micro_benchmarks`` | ``rankup doctor matmul``: a row for each size |
+| ``mcp_server`` | the tools of ``rankup mcp``: read-only commands and their parameters |
 | ``site_survey`` | the facts that ``rankup sites new`` reads |
 """

@@ -48,6 +48,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "env": ("env", "build environments for jobs on the architecture they run on"),
         "data": ("data", "download data sets before the job, on a login node"),
         "world": ("world", "show this process's rank, hosts, launcher and device"),
+        "mcp": ("mcp", "serve the commands that change nothing to an assistant"),
         "completion": ("completion", "print the completion script for bash, zsh or fish"),
     },
 }

@@ -74,6 +74,13 @@ def explain_line(run: RunDir) -> str:
     return f"explain: rankup explain {shown(run.path)}"
 
 
+def begins_again(run: RunDir) -> bool:
+    """Whether a resume finds nothing to go on from. Snapshots that the environment has elsewhere are not looked at."""
+    from rankup.run.attempts import newest_snapshot
+
+    return _DIRECTORY not in os.environ and newest_snapshot(run) is None
+
+
 def continue_line(run: RunDir) -> str:
     """How to resume a run that is not done."""
     from rankup.run.attempts import newest_snapshot

@@ -79,14 +79,18 @@ class Options:
     grace: float = 0.0  # seconds between SIGTERM and SIGKILL for what the script has left; 0: no SIGTERM
 
 
+def submit_folder(script: Path) -> Path:
+    """Where one would submit ``script``."""
+    here = Path.cwd()
+    return here if script.absolute().is_relative_to(here) else script.absolute().parent
+
+
 def rehearse(script: Path, allocation: Allocation, options: Options, env: Mapping[str, str]) -> Rehearsal:
     """Rehearse ``script`` on ``allocation``. What the script names and this machine lacks is pretended, in a new round.
 
     Raises ``RankupError``: ``script-not-found``, ``bad-script``, ``no-sandbox``.
     """
-    script = script.absolute()
-    here = Path.cwd()
-    folder = here if script.is_relative_to(here) else script.parent  # where one would submit it
+    script, folder = script.absolute(), submit_folder(script)
     text = _read(script, allocation.scheduler)
     if options.confined:
         why = sandbox.available()

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from rankup.check.document import Document
+from rankup.check.facts.job.job import Job
 from rankup.check.facts.job.reader import read_job
+from rankup.check.rules.job import rk149_log_folder as log_folder
 from rankup.errors import RankupError
 from rankup.findings.finding import Confidence, Finding, Severity, in_order
 from rankup.findings.text import count, text_lines
 from rankup.rehearse.allocation import Allocation
 from rankup.rehearse.judge import judge
 from rankup.rehearse.processes import Launch, Started, launches, started
-from rankup.rehearse.rehearse import Options, Rehearsal, rehearse
+from rankup.rehearse.rehearse import Options, Rehearsal, rehearse, submit_folder
 from rankup.rehearse.request import Sizes, allocation_of
 from rankup.rehearse.table import changed_lines, table_lines
 
@@ -33,6 +35,7 @@ _FINDINGS = {
     "outside": (Severity.NOTE, Confidence.SURE),
     "takes-input": (Severity.WARNING, Confidence.SURE),
 }
+_MAKES_LOG_FOLDERS = (23, 2)  # the first SLURM that does
 
 
 @dataclass
@@ -110,9 +113,27 @@ def report_of(script: Path, sizes: Sizes, options: Options, env: Mapping[str, st
         text = script.read_text(errors="replace")
     except OSError as error:
         raise RankupError("script-not-found", f"cannot read {script}: {error.strerror}") from None
-    request = read_job(Document(str(script), text)).request
-    job, seconds, assumed = allocation_of(request, sizes, script.name)
-    return judged(script, rehearse(script, job, replace(options, job_seconds=seconds), env), assumed)
+    read = read_job(Document(str(script), text))
+    job, seconds, assumed = allocation_of(read.request, sizes, script.name)
+    folder = submit_folder(script)
+    read.list_folder = lambda name: () if (folder / name).is_dir() else None
+    without_log = list(_log_folder(read, options))
+    report = judged(script, rehearse(script, job, replace(options, job_seconds=seconds), env), assumed)
+    return replace(report, findings=in_order([*report.findings, *without_log]))
+
+
+def _log_folder(job: Job, options: Options) -> Iterator[Finding]:
+    """What check says of a log in a folder that is not there; the SLURM that is pretended may end such a job."""
+    ends = job.scheduler == "slurm" and options.slurm_version < _MAKES_LOG_FOLDERS
+    for match in log_folder.find(job):
+        yield Finding(
+            log_folder.RULE.name,
+            Severity.ERROR if ends else Severity.NOTE,
+            match.message.rstrip("."),
+            place=str(match.document.place(match.span)),
+            why=log_folder.RULE.why,
+            fix=log_folder.RULE.fix,
+        )
 
 
 def judged(script: Path, rehearsal: Rehearsal, assumed: list[str]) -> Report:

@@ -44,7 +44,7 @@ class Markers:
     ``outcome`` is one word; ``exit_code`` is the last attempt's, 75 where it asked to be requeued; ``attempts`` counts
     those that began, ``requeues`` how often one asked to go on; ``stop`` is the reason in STOP (time-limit, signal,
     user). ``failure`` is the rank that failed first, ``why`` the script's own word for an end of another kind.
-    ``began`` and ``host`` are those of the last attempt: in epoch seconds, and its first node.
+    ``began``, ``ended`` and ``host`` are those of the last attempt: in epoch seconds, and its first node.
     """
 
     outcome: str | None = None
@@ -53,6 +53,7 @@ class Markers:
     requeues: int = 0
     stop: str = ""
     began: int | None = None
+    ended: float | None = None
     host: str = ""
     failure: Failure | None = None
     why: str = ""
@@ -61,6 +62,13 @@ class Markers:
     def final(self) -> bool:
         """Whether the script itself said how all of it ended."""
         return self.outcome in FINAL and self.exit_code is not None
+
+    @property
+    def elapsed(self) -> int | None:
+        """How long the last attempt took, in seconds; None if it is not known to have ended."""
+        if self.began is None or self.ended is None:
+            return None
+        return max(int(self.ended - self.began), 0)
 
 
 def read_markers(folder: Path) -> Markers:
@@ -73,6 +81,7 @@ def read_markers(folder: Path) -> Markers:
         requeues=_number(folder / "requeues") or 0,
         stop=next(iter(_words(folder / "STOP")), ""),
         began=int(words[2]) if words[2].isdecimal() else None,
+        ended=_written_at(folder / "exit_code"),
         host=words[3],
         failure=_failure(folder / "failure"),
         why=_text(folder / "why").strip(),
@@ -102,3 +111,10 @@ def _words(path: Path) -> list[str]:
 def _number(path: Path) -> int | None:
     words = _words(path)
     return int(words[0]) if words and words[0].isdecimal() else None
+
+
+def _written_at(path: Path) -> float | None:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+import time
 import traceback
 from collections.abc import Iterator
 from functools import lru_cache
@@ -48,10 +49,14 @@ def place(file: str, line: int) -> str:
 
 
 _installed = False
+# The rank that prints an error whole should be seen to fail first: the launcher ends the others then.
+_FIRST_S = 0.5
 
 
 def install_error_display() -> None:
-    """From now on, for a ``RankupError`` alone; with ``RANKUP_DEBUG`` all lines are shown."""
+    """From now on, for a ``RankupError`` alone; with ``RANKUP_DEBUG`` all lines are shown.
+
+    An error that another rank tells is one line here."""
     global _installed
     if _installed or os.environ.get("RANKUP_DEBUG", "") not in ("", "0"):
         return
@@ -61,6 +66,13 @@ def install_error_display() -> None:
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if not isinstance(error, RankupError):
             previous(kind, error, trace)
+            return
+        if error.told_by is not None:
+            sys.stderr.write(
+                f"RankupError: {error.message} [{error.code}] (rank {error.told_by} says more)\n"
+            )
+            sys.stderr.flush()
+            time.sleep(_FIRST_S)
             return
         frames = [frame for frame in traceback.extract_tb(trace) if not is_library(frame.filename)]
         lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames)]

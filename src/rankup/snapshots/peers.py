@@ -66,7 +66,7 @@ class Peers:
             return answer  # type: ignore[return-value]
         if failure is not None and first[0] == here:
             raise failure
-        raise RankupError.from_dict(first[1])
+        raise RankupError.of_rank(*first)
 
     def do(self, each: Callable[[], object]) -> None:
         """Call ``each()`` on each rank. If it fails on one, the error is raised on all."""

@@ -17,6 +17,8 @@ from torch import nn
 import rankup
 from ranks import run_ranks
 from rankup.runtime.distributed import waiting
+from rankup.runtime.distributed.control import raise_on_all
+from rankup.snapshots.peers import Peers
 
 
 def attempt(do: Any) -> tuple[str, str]:
@@ -145,3 +147,26 @@ def test_a_rank_that_has_ended_ends_the_wait_of_the_others_at_once(tmp_path: Pat
     assert done.returncode != 0
     assert "rank 0 waited in run.sum at leaves.py:5, and rank 1 has ended" in said, said
     assert "[rank-left]" in said and said.count("Traceback") == 1, said
+
+
+def refused_on_rank_1() -> list[int | None]:
+    """Who tells an error that rank 1 alone has, and one that every rank has."""
+    run = rankup.init()
+    mine = rankup.RankupError("refused", "no") if run.world.rank == 1 else None
+    told: list[int | None] = []
+    for error in (mine, rankup.RankupError("refused", "no")):
+        with pytest.raises(rankup.RankupError) as raised:
+            raise_on_all(run._context.control, "a look", error)
+        told.append(raised.value.told_by)
+
+    def fail() -> None:
+        if run.world.rank == 1:
+            raise OSError("disk full")
+
+    with pytest.raises((rankup.RankupError, OSError)) as raised:
+        Peers(run.world).do(fail)
+    return [*told, getattr(raised.value, "told_by", None)]
+
+
+def test_one_rank_tells_an_error_that_all_raise():
+    assert run_ranks(refused_on_rank_1, 2) == [[1, None, 1], [None, 0, None]]

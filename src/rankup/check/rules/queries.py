@@ -206,18 +206,21 @@ def whole_lengths(loader: Loader, loop: Loop) -> Iterator[tuple[ast.BinOp, str]]
     one_class = (
         scope.parent is not None and scope.parent.is_class and scope.parent is loader.call.scope.parent
     )
+    for node, of in divided_by_length(scope):
+        by_loader = isinstance(of, ast.Attribute) and of.attr == "dataset"
+        if by_loader or (same(of, data) and (isinstance(of, ast.Name) or one_class)):
+            yield node, ast.unparse(node.right)
+
+
+def divided_by_length(scope: Scope) -> Iterator[tuple[ast.BinOp, ast.expr]]:
+    """Where a function divides by a length, and the length of what: ``right / len(data)``."""
     for node in scope.module.of(ast.BinOp):
         if (
-            not isinstance(node, ast.BinOp)
-            or not isinstance(node.op, ast.Div)
-            or scope.module.scope_of(node) is not scope
+            isinstance(node, ast.BinOp)
+            and isinstance(node.op, ast.Div)
+            and scope.module.scope_of(node) is scope
         ):
-            continue
-        for whole, of in lengths_in(node.right):
-            by_loader = isinstance(of, ast.Attribute) and of.attr == "dataset"
-            by_data = same(of, data) and (isinstance(of, ast.Name) or one_class)
-            if node.right is whole and (by_loader or by_data) and scope.module.scope_of(node) is scope:
-                yield node, ast.unparse(whole)
+            yield from ((node, of) for whole, of in lengths_in(node.right) if node.right is whole)
 
 
 def written(node: ast.expr | None, scope: Scope) -> ast.expr | None:

@@ -14,7 +14,7 @@ from rankup.cli.options import JsonOption
 from rankup.cli.output import console
 from rankup.cli.output.console import shown
 from rankup.cli.output.rank_lines import LineView
-from rankup.cli.resume_options import RunCommand, end_lines
+from rankup.cli.resume_options import RunCommand, begins_again, end_lines
 from rankup.core.rundir import RunDir
 from rankup.resolve.here import resolve_here
 from rankup.run.execute import Result, View, execute
@@ -63,6 +63,8 @@ def run(
     def begun(run: RunDir, said: str) -> None:
         if not quiet:
             console.say(f"rankup: {said}; {shown(run.path)}")
+            if before is not None and begins_again(run):
+                console.say("rankup: no snapshot to resume from: the script begins again")
 
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
     with ExitStack() as stack:

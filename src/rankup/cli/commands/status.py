@@ -20,6 +20,7 @@ from rankup.schedulers.base import JobState
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 _RECENT = 10
+_LONG_NAME = 30  # columns: a shorter one is not broken
 _HEAD = ("job", "name", "state", "time", "nodes or reason", "run directory", "progress")
 _COLOURS = {JobState.RUNNING: "green", JobState.PENDING: "yellow", JobState.FAILED: "red"}
 
@@ -53,7 +54,8 @@ def status(
         head: tuple[str, ...] = _HEAD
         if not any(row[-1] for row in rows):  # no run tells of its steps
             head, rows = _HEAD[:-1], [row[:-1] for row in rows]
-        print_table(head, rows, fold=("name", "nodes or reason", "run directory", "progress"))
+        long = ("name",) if any(len(job.spec.name) > _LONG_NAME for job in jobs) else ()
+        print_table(head, rows, fold=(*long, "nodes or reason", "run directory", "progress"))
     else:
         print(f"no runs in {runs_root}")
     for error in silent:

@@ -42,7 +42,8 @@ def write(form: str, checked: Checked, *, fixed_files: int, failed: bool) -> Non
 def _write_text(checked: Checked, fixed_files: int) -> None:
     width = console.text_width(sys.stdout)
     explained: set[str] = set()  # a rule's reason is printed once
-    for diagnostic in checked.diagnostics:
+    severities = list(Severity)
+    for diagnostic in sorted(checked.diagnostics, key=lambda one: severities.index(one.finding.severity)):
         brief = diagnostic.rule.code in explained
         explained.add(diagnostic.rule.code)
         head, *rest = _text(diagnostic, brief, width)

@@ -32,7 +32,7 @@ class Control:
         self.world_size = world.world_size
         self.timeout = timeout
         self.waiting = waiting
-        self._rank = world.rank
+        self.rank = world.rank
         self._tree = tree.Tree(range(world.world_size), world.rank, "control", timeout)
         self._latest: Exchange[Any] | None = None
 
@@ -58,7 +58,7 @@ class Control:
 
     def gather(self, what: str, value: Any, *, by_line: bool = False) -> list[Any]:
         """What each rank gave, by rank; anything that can be pickled."""
-        told = self._begin(what, {self._rank: pickle.dumps(value)}, operator.or_, by_line).wait()
+        told = self._begin(what, {self.rank: pickle.dumps(value)}, operator.or_, by_line).wait()
         return [pickle.loads(told[rank]) for rank in range(self.world_size)]  # noqa: S301
 
     def _begin(self, what: str, mine: T, merge: Callable[[T, T], T], by_line: bool = False) -> Exchange[T]:
@@ -89,7 +89,7 @@ class Control:
             "every rank must call it, on the same line: not under `if run.world.is_main:`, and no rank may end "
             "before"
         )
-        waited = f"rank {self._rank} waited in {what} at {call_site()}"
+        waited = f"rank {self.rank} waited in {what} at {call_site()}"
         if "imed out" in str(error):
             said = f"{waited} for {self.timeout}, and not all ranks came: {self.waiting.others()}"
             return RankupError("collective-timeout", said, hint=hint, exit_code=1)
@@ -99,7 +99,7 @@ class Control:
 
     def unequal(self, what: str) -> RankupError:
         """For tags that differ: all ranks are here, since all know it."""
-        mine = {f"in {what} at {call_site()}": [self._rank]}
+        mine = {f"in {what} at {call_site()}": [self.rank]}
         tag, places = self.tagged(what, "where the ranks are", mine, _united).wait()
         return RankupError(
             "unequal-collectives",
@@ -139,10 +139,12 @@ def same_on_all(control: Control, what: str, mine: Mapping[str, Any]) -> bool:
 
 
 def raise_on_all(control: Control | None, what: str, error: RankupError | None) -> None:
-    """Raise ``error`` on every rank if some rank has one. A collective."""
+    """Raise the error of the lowest rank that has one on every rank. A collective."""
     if control is not None and control.any(what, error is not None):
         everyone = control.gather(what, None if error is None else error.as_dict())
-        error = RankupError.from_dict(next(one for one in everyone if one is not None))
+        rank, told = next((rank, one) for rank, one in enumerate(everyone) if one is not None)
+        if error is None or rank != control.rank:
+            error = RankupError.of_rank(rank, told)
     if error is not None:
         raise error
 

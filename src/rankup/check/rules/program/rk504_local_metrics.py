@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from rankup.check.facts.program.frameworks import Does
-from rankup.check.facts.program.module import Call, Scope, last_name
+from rankup.check.facts.program.module import Call, Scope, last_name, same
 from rankup.check.facts.program.names import words
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.sharding import strided_part
 from rankup.check.facts.program.sounds import ADDS_UP, sounds
 from rankup.check.rule import Match, Rule
-from rankup.check.rules.queries import dividing, evaluating, match, whole_lengths
+from rankup.check.rules.queries import divided_by_length, dividing, evaluating, match, whole_lengths
 from rankup.findings.finding import Confidence, Severity
 
+#: The call of a run → the parameter that is all the data.
+_DATA_OF = {"prepare": ("dataset", 2), "batches": ("dataset", 0)}
 _SHOWS = words("print info log log_metric add_scalar write log_metrics warning")
 
 
@@ -41,6 +44,7 @@ def _of_rankup(program: Program) -> Iterator[Match]:
     if any("over_ranks" in call.keywords for call in program.calls):
         return
     for call in asks:
+        yield from _divided_share(call)
         if call.last == "batches" and _is_shown(program, call.scope):
             yield match(
                 call.module,
@@ -48,6 +52,28 @@ def _of_rankup(program: Program) -> Iterator[Match]:
                 "The evaluation sees this rank's share of run.batches, and nothing adds the shares up.",
                 fix="Add up by run.meter.add(…) and run.meter.means(), or add up sums and counts and give them to "
                 "run.sum.",
+            )
+
+
+def _divided_share(call: Call) -> Iterator[Match]:
+    """``total += …`` in a loop over ``run.prepare(…, data)`` or ``run.batches(data)``, and ``total / len(data)``."""
+    place = _DATA_OF.get(call.last)
+    data = call.argument(*place) if place is not None else None
+    if not isinstance(data, ast.Name):
+        return
+    added = {
+        node.target.id
+        for node in call.module.of(ast.AugAssign)
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
+    }
+    for node, of in divided_by_length(call.scope):
+        if isinstance(node.left, ast.Name) and node.left.id in added and same(of, data):
+            yield match(
+                call.module,
+                node,
+                f"A rank's sum is divided by len({data.id}), the length of all the data, of which it has seen a part.",
+                why="With N ranks the loss or accuracy that is shown is 1/N of the true one.",
+                fix="Add up by run.meter.add(…) and run.meter.means(), or give sum and count to run.sum.",
             )
 
 
