@@ -78,6 +78,7 @@ def test_a_script_that_keeps_all_its_state_is_the_same_and_proved_if_all_of_it_w
     once, killed = answer["scenarios"]
     assert (once["steps_compared"], once["verdict"]) == (12, "identical")
     assert (killed["kills"], killed["attempts"], killed["verdict"]) == (2, 3, "identical")
+    assert any(note.startswith("for a proof leave out --kills 2 and --steps 12:") for note in answer["notes"])
     assert killed["steps_compared"] >= 12
 
 

@@ -99,7 +99,7 @@ def test_what_belongs_to_one_kind_of_launch_or_node_is_in_its_table(tmp_path):
     assert any("nccl-2.26.2" in path for path in eap.paths["LD_LIBRARY_PATH"])
     assert (olivia.containers.torchrun, olivia.containers.gpu_flag) == ("/usr/local/bin/torchrun", "--nv")
     assert (olivia.node.memory, olivia.node.arch) == ("768G", "aarch64")
-    assert [n for n, s in sites.items() if s.slurm.gpus == "gres"] == ["della"]
+    assert {n for n, s in sites.items() if s.slurm.gpus == "gres"} == {"della"}
 
 
 def test_the_network_plugin_is_demanded_only_across_nodes(tmp_path):

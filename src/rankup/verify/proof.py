@@ -106,6 +106,12 @@ def _of_run(trial: Trial, reference: Reference) -> Proof:
             "registered: in the epoch of a resume it counts only the steps after the resume"
         )
     not_crossed = [WORDS[name] for name in wanted if name not in seen]
+    given = [f"--{name} {n}" for name, n in (("kills", plan.kills), ("steps", plan.steps)) if n is not None]
+    if not_crossed and given:
+        notes.append(
+            f"for a proof leave out {' and '.join(given)}: then each kind of kill that applies to the script is tried, "
+            "to its end"
+        )
     if (lost := not_finite_from(first)) is not None:
         not_crossed.append(f"steps after step {lost}: the weights are NaN or infinite, and so are all others")
     return Proof(

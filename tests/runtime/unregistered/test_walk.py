@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from rankup.runtime.unregistered.marks import mark_of
 from rankup.runtime.unregistered.walk import Walk
 
 ran: list[str] = []
@@ -74,3 +75,9 @@ def test_a_look_runs_nothing_of_the_script():
 def test_a_path_is_how_the_script_writes_it():
     things = {"a": {"b": [Asked()]}, ("x"): 1}
     assert {"a['b'][0].held", "x"} <= Walk(set()).look(things).found.keys()
+
+
+def test_a_message_has_six_digits_of_a_number_and_the_comparison_has_all():
+    third, near = mark_of(1 / 3), mark_of(1 / 3 + 1e-15)
+    assert third is not None and near is not None
+    assert (third.text, third.digest == near.digest) == ("0.333333", False)

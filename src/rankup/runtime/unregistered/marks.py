@@ -29,6 +29,7 @@ SAMPLED = 4096
 _MOST_ITEMS = 100_000  # of a container
 _MOST_CONTENT = 1_000  # items of a container whose content a snapshot notes
 _LONGEST = 40  # characters of a value in a message
+_LONGEST_NUMBER = 8  # characters of one that is written with all its digits
 
 
 class Mark(NamedTuple):
@@ -48,6 +49,8 @@ def mark_of(value: Any) -> Mark | None:
     if kind in SIMPLE:
         text = repr(value)
         short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+        if kind is float and len(text) > _LONGEST_NUMBER:
+            short = f"{value:.6g}"
         return Mark(text if len(text) <= _LONGEST else _hashed(text.encode()), short, [value])
     if (kind.__module__, kind.__name__) in _NUMBERS:
         return Mark(repr(value), repr(value)[:_LONGEST])

@@ -246,8 +246,8 @@ def _use(hosts: Sequence[tuple[str, HostSamples]]) -> Table | None:
                 _known(_mean(host.gpu), lambda value: f"{value:.0f} %"),
                 _known(_most(host.gpu_memory) / gib, lambda value: f"{value:.1f} GiB"),
                 _known(_most(host.temperature), lambda value: f"{value:.0f} °C"),
-                _known(_sum(host.power * seconds) / 3.6e6, lambda value: f"{short(value)} kWh"),
-                _known(_sum(host.network) / gib, lambda value: f"{short(value)} GiB"),
+                _known(_sum(host.power * seconds) / 3.6e6, lambda value: f"{value:.2f} kWh"),
+                _known(_sum(host.network) / gib, lambda value: f"{value:.2f} GiB"),
             ]
         )
     columns = [
