@@ -118,10 +118,16 @@ class Outputs:
         if self._loggers or not self._logger_names:
             return
         from rankup.runtime.loggers.base import open_loggers
+        from rankup.runtime.loggers.earlier import EarlierAttempts
 
         folder = self._directory.path if self._directory is not None else Path.cwd()
-        facts = {**self._facts, "training": self._name or _order_of_this_process(folder)}
-        self._loggers = open_loggers(self._logger_names, folder, facts)
+        training = self._name or _order_of_this_process(folder)
+        # Records have no order: of a second training without a name nobody knows what was told.
+        known = self._directory is not None and training == self._name
+        earlier = EarlierAttempts(folder if known else None, training)
+        self._loggers = open_loggers(
+            self._logger_names, folder, {**self._facts, "training": training}, earlier
+        )
         for logger in self._loggers:
             atexit.register(logger.close)
 
