@@ -108,7 +108,7 @@ def _main(spec: JobSpec, site: Site, run_dir: Path | None, ranks: Sequence[str])
         *_indented(ranks),
         *_indented(["watch_ranks # asks them to save before the time limit"]),
         *_indented(["find_lost_nodes"] if _may_lose_nodes(spec, site) else []),
-        *_indented(["end_attempt # requeues the job if it is not done"]),
+        *_indented([f"end_attempt {path_code(spec.python)} # requeues the job if it is not done"]),
         "}",
     ]
 

@@ -58,7 +58,7 @@ main() {
       python train.py --lr 0.1 --note 'it'"'"'s $HOME' &
   workers=$!
   watch_ranks # asks them to save before the time limit
-  end_attempt # requeues the job if it is not done
+  end_attempt python # requeues the job if it is not done
 }
 
 ######################################################################################################################
@@ -158,7 +158,14 @@ finish() { # WORD CODE
   echo "$2" >"$RUN/exit_code"
   tidy "$1"
   say "$1, exit code $2"
+  [ "$1" = requeue ] || tell_goodput
   exit "${code_for_scheduler:-$2}"
+}
+# What the devices did over all attempts, if the program's PYTHON has rankup: a line, and goodput.json.
+python=''
+tell_goodput() {
+  case ${python##*/} in python*) ;; *) return ;; esac
+  (cd / && timeout 60 "$python" -m rankup.core.goodput "$RUN") 2>/dev/null # modules in the job's folder are not meant
 }
 # Removes secrets: the agents' scripts, and, if no attempt follows, secrets.env, which all tasks of an array share.
 # (`rankup resume` writes it again.)
@@ -482,8 +489,9 @@ last_words() { # RANK
 
 # ---- How it ended --------------------------------------------------------------------------------------------------
 # Rank 0 of a program that uses rankup has left a word: `requeue` means saved, and to be continued.
-end_attempt() {
+end_attempt() { # PYTHON
   local outcome without=0 why
+  python=$1
   [ -z "${holder:-}" ] || kill "$holder" 2>/dev/null # the port is free again
   outcome=$(cat "$RUN/outcome" 2>/dev/null)
   [ -e "$RUN/CANCELLED" ] && finish cancelled 143

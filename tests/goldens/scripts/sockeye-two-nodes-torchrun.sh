@@ -65,7 +65,7 @@ main() {
   workers=$!
   watch_ranks # asks them to save before the time limit
   find_lost_nodes
-  end_attempt # requeues the job if it is not done
+  end_attempt python # requeues the job if it is not done
 }
 
 ######################################################################################################################
