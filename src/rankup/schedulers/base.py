@@ -72,6 +72,10 @@ class Scheduler(ABC):
         """
         raise NotImplementedError(self.name)
 
+    def exclude_options(self, hosts: Sequence[str], spec: JobSpec) -> list[str]:
+        """Options of a submit that keep the job off ``hosts``; [] if the scheduler has none, as PBS."""
+        return []
+
     @abstractmethod
     def read_submit(self, done: Completed, spec: JobSpec) -> str:
         """The job's id. Raises ``RankupError`` with one sentence that names the flag to change."""

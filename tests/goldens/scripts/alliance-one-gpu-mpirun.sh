@@ -63,4 +63,4 @@ main() {
 }
 
 ######################################################################################################################
-# The functions of alliance-two-nodes-mpirun.sh
+# The functions of alliance-one-node-mpirun.sh

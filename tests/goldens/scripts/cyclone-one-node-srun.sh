@@ -55,4 +55,4 @@ main() {
 }
 
 ######################################################################################################################
-# The functions of della-two-nodes-srun.sh
+# The functions of della-one-node-srun.sh

@@ -51,6 +51,7 @@ main() {
       python train.py --lr 0.1 --note 'it'"'"'s $HOME' &
   workers=$!
   watch_ranks # asks them to save before the time limit
+  find_lost_nodes
   end_attempt python # requeues the job if it is not done
 }
 

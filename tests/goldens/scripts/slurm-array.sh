@@ -58,6 +58,7 @@ ulimit -c 0
         --no_python -- sh "$RUN/rank.sh" -u train.py --lr 0.1 --note '"'"'it'"'"'"'"'"'"'"'"'s $HOME'"'"'' &
   workers=$!
   watch_ranks # asks them to save before the time limit
+  find_lost_nodes
   end_attempt python # requeues the job if it is not done
 }
 

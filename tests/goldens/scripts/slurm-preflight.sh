@@ -55,6 +55,7 @@ main() {
         --no_python -- sh "$RUN/rank.sh" -u train.py --lr 0.1 --note '"'"'it'"'"'"'"'"'"'"'"'s $HOME'"'"'' &
   workers=$!
   watch_ranks # asks them to save before the time limit
+  find_lost_nodes
   end_attempt python # requeues the job if it is not done
 }
 
@@ -79,8 +80,17 @@ read_allocation() {
   export SLURM_EXPORT_ENV=ALL
   trap : USR1 # until there are ranks to be asked
 }
-# Requeues the job under the same id, with the same log. SLURM waits about two minutes before it starts again.
-requeue() { scontrol requeue "$JOB"; }
+# Requeues the job under the same id, with the same log. SLURM waits about two minutes before it starts again: without
+# the nodes on which nothing could be started, and those that the team has noted as bad.
+requeue() {
+  local bad
+  scontrol requeue "$JOB" || return
+  # (SLURM ends this script some seconds later, and takes this for a waiting job only.)
+  # shellcheck disable=SC2086 # one or more
+  bad=$(printf '%s,' ${lost:-})$([ -z "${BAD_NODES:-}" ] || list_bad_nodes)
+  bad=$(tr -s , <<<"$bad,$(scontrol --oneliner show job "$JOB" | sed -n 's/.* ExcNodeList=\([^ (]*\).*/\1/p')" | sed 's/^,//; s/,$//')
+  [ -z "$bad" ] || scontrol update "JobId=$JOB" "ExcNodeList=$bad" || say "the next attempt may get these nodes again: $bad"
+}
 
 # ---- The run directory ---------------------------------------------------------------------------------------------
 # RUN holds logs, records, snapshots, and small files through which this script and the ranks talk to each other. A
@@ -161,7 +171,9 @@ preflight() { # PYTHON RANKS_PER_NODE
   fi
   rm -f "$RUN/doctor.json"
   "$1" -m rankup doctor --quick --nproc-per-node "$2" --dir "$RUN" --out "$RUN/doctor.json"
-  ! grep -qs '"verdict": "broken"' "$RUN/doctor.json" || finish failed 1
+  grep -qs '"verdict": "broken"' "$RUN/doctor.json" || return 0
+  [ -z "${BAD_NODES:-}" ] || "$1" -m rankup sites bad-nodes "$BAD_NODES" --doctor "$RUN/doctor.json"
+  finish failed 1
 }
 
 # ---- Proof ---------------------------------------------------------------------------------------------------------
@@ -427,6 +439,19 @@ watch_ranks() {
   # A torchrun that was killed leaves its ranks, which would train on beside the next attempt's.
   # shellcheck disable=SC2046
   kill -KILL $(marked) 2>/dev/null
+}
+
+# ---- Was a node dead at the launch? --------------------------------------------------------------------------------
+# SLURM requeues a job that loses a node. It has not noticed yet if srun can start nothing there.
+find_lost_nodes() {
+  lost=''
+  if [ "$code" -eq 0 ] || [ -n "$called$terminated" ] || [ -e "$RUN/CANCELLED" ]; then return; fi
+  lost=$(tail -c "+$((log_began + 1))" "$log_file" |
+    sed -nE 's/^srun: error: Task launch for .* failed on node ([^ :]+):.*/\1/p' | sort -u | paste -sd' ')
+  [ -n "$lost" ] || return
+  say "srun could start nothing on a node of this job: $lost"
+  # shellcheck disable=SC2086 # one or more
+  [ -z "${BAD_NODES:-}" ] || note_bad_nodes "nothing could be started there" $lost
 }
 
 # ---- Which rank failed first ---------------------------------------------------------------------------------------
