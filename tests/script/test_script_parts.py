@@ -1,4 +1,4 @@
-"""Functions of a job's script, each alone: the nodes of the next attempt under SLURM."""
+"""Functions of a job's script, each alone: the nodes of the next attempt under SLURM, and ranks that train alone."""
 
 from __future__ import annotations
 
@@ -72,3 +72,11 @@ def test_a_requeue_leaves_bad_nodes_out(tmp_path: Path, lost: str, noted: str, o
     )
     update = [f"scontrol update JobId=7 ExcNodeList={left_out}"] if left_out else []
     assert said == ["scontrol requeue 7", *update]
+
+
+@pytest.mark.parametrize(("ranks", "said"), [(0, 0), (1, 0), (3, 1)])
+def test_ranks_that_each_train_a_model_of_their_own_are_told_once(tmp_path: Path, ranks: int, said: int):
+    for rank in range(ranks):
+        (tmp_path / f"trained-alone-{rank}").touch()
+    lines = bash(["watch.sh"], "told=\ntell_separate_models\ntell_separate_models\n", RUN=str(tmp_path))
+    assert len([line for line in lines if f"{ranks} processes each train their own model" in line]) == said

@@ -182,6 +182,11 @@ def _ask(scheduler: Scheduler, command: list[str], job: Resolved, env: Mapping[s
     except RankupError as error:
         if error.code == "no-job-id" or _NO_ANSWER.search(error.context):
             raise SubmitUnclear(_unknown(command, error.context)) from error
+        if error.code == "over-limit" and (asked := scheduler.range_command(job.spec)):
+            grants = shell.run(asked, env=scheduler.clean(env), timeout=_LIMITS_TIMEOUT_S)
+            if said := scheduler.out_of_range(grants, job.spec):
+                message = f"the queue {job.spec.queue} does not grant this: {'; '.join(said)}"
+                raise RankupError(error.code, message, context=error.context, hint=error.hint) from None
         raise
 
 

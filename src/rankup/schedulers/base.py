@@ -124,6 +124,14 @@ class Scheduler(ABC):
         """What the job requests and no node or queue ever grants; nothing if the answer does not tell."""
         return []
 
+    def range_command(self, spec: JobSpec) -> list[str]:
+        """Ask what the queue grants, after it has refused the job (``over-limit``); [] if its refusal says that."""
+        return []
+
+    def out_of_range(self, done: Completed, spec: JobSpec) -> list[str]:
+        """A sentence for each request that the queue does not grant."""
+        return []
+
     def start_command(self, spec: JobSpec, site: Site) -> list[str]:
         """Ask when a job like ``spec`` would start. Nothing is submitted. Raises ``RankupError`` if it cannot tell."""
         raise RankupError("no-queue", f"{self.name} has no queue: a job starts at once")

@@ -105,6 +105,7 @@ def _main(spec: JobSpec, site: Site, run_dir: Path | None, ranks: Sequence[str])
         *_indented(["choose_rendezvous # MASTER_ADDR, MASTER_PORT"] if meets(spec) else []),
         *_indented([_header(spec), "mark_processes"]),
         *_indented(["write_rank_script"] if spec.launcher != "single" else []),
+        *_indented([f"add_torch_hook {path_code(spec.python)}"] if _is_hooked(spec) else []),
         *_indented(_start_of_sampler(spec)),
         *_indented(ranks),
         *_indented(["watch_ranks # asks them to save before the time limit"]),
@@ -143,6 +144,11 @@ def _functions(spec: JobSpec, site: Site, run_dir: Path | None) -> list[list[str
 def _is_proved(spec: JobSpec) -> bool:
     """Whether the script may prove that the training can be resumed. A container's Python is not on the node."""
     return spec.proof and spec.is_python and not spec.container
+
+
+def _is_hooked(spec: JobSpec) -> bool:
+    """Whether the ranks may tell that each of them trains a model of its own."""
+    return spec.world_size > 1 and spec.is_python and not spec.container
 
 
 def _proof(spec: JobSpec) -> str:

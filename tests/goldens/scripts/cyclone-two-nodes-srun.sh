@@ -43,6 +43,7 @@ main() {
   print_header "$(python --version 2>&1)"
   mark_processes
   write_rank_script
+  add_torch_hook python
   write_sampler_script
   srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --distribution=block --kill-on-bad-exit=1 --mpi=none --label \
     bash -c '

@@ -132,7 +132,10 @@ def test_a_node_that_comes_later_takes_its_part_from_the_step_reached(tmp_path: 
         head = start("head", head=True)
         head.until(BEHIND.search)
         other = start("other", head=False)
-        for agent in (head, other):  # the other may begin alone; if it ended so, it would close the rendezvous
+        for agent in (
+            head,
+            other,
+        ):  # the other may begin alone; if it ended so, it would close the rendezvous
             agent.until(two_are_behind)
         (tmp_path / "wait").unlink()
         assert (head.end(), other.end()) == (0, 0), head.said() + other.said()

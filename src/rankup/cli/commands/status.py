@@ -81,7 +81,7 @@ def _details(job: SubmittedRun, standing: RunStatus) -> list[str]:
         "time": _time(standing),
         "progress": _progress(job, standing),
         "attempts": str(traces.attempts or ""),
-        "requeues": f"{traces.requeues} of {job.spec.max_requeues}" if traces.requeues else "",
+        "requeues": _requeues(job, standing),
         "goodput": told.line().removeprefix("goodput ") if told else "",
         "exit code": "" if standing.code is None else str(standing.code),
         "site": job.site,
@@ -114,5 +114,13 @@ def _where_or_why(standing: RunStatus) -> str:
     return standing.reason if standing.suspended else standing.nodes or standing.reason
 
 
+def _requeues(job: SubmittedRun, standing: RunStatus) -> str:
+    """Each task of an array may be requeued so often."""
+    count, most = standing.traces.requeues, job.spec.max_requeues
+    each = f"{count}, of {most} for each task" if standing.tasks else f"{count} of {most}"
+    return each if count else ""
+
+
 def _time(standing: RunStatus) -> str:
-    return "" if standing.elapsed is None else duration(standing.elapsed)
+    """Schedulers tell whole seconds, and 0 of a job that waits."""
+    return duration(standing.elapsed) if standing.elapsed else ""
