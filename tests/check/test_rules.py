@@ -66,6 +66,11 @@ def test_each_example_with_the_mistake_is_found_at_a_place_in_it_and_its_fix_end
         for diagnostic in matches:
             assert diagnostic.match.document[diagnostic.match.span].strip(), name
             assert diagnostic.finding.message, name
+            if "#PBS " in example and "#SBATCH" not in example:
+                fix = diagnostic.finding.fix
+                assert re.search("PBS|qsub", fix) or not re.search(
+                    r"\b(srun|scontrol|sbatch)\b|SLURM_", fix
+                ), (name, fix)
         # A mistake of a rule with fixes may have none itself.
         if rule.safety and (any(d.match.edits for d in matches) or example in rule.fires):
             fix_ends(rule, files, matches, name)

@@ -122,6 +122,15 @@ def test_a_suspended_job_says_so(slurm, submitted, capfd):
     assert json.loads(run(capfd, "status", "--json")[1])[0]["suspended"] is True
 
 
+def test_what_tasks_of_an_array_were_requeued_is_not_more_than_allowed(slurm, submitted, capfd):
+    path = submitted("mine", "--array", "0-1", "--max-requeues", "10")
+    slurm.sets(("101_0", "PENDING", "BeginTime"), ("101_1", "PENDING", "BeginTime"))
+    for task, times in ((0, 4), (1, 7)):
+        (path / f"task-{task}" / "requeues").write_text(str(times))
+    out = run(capfd, "status", "mine")[1]
+    assert "requeues       11, of 10 for each task" in out and " 0.00 s" not in out
+
+
 def test_a_task_that_is_named_is_shown_and_cancelled_alone(slurm, submitted, capfd):
     path = submitted("mine", "--array", "0-2")
     slurm.sets(("101_0", "RUNNING", "None"), ("101_1", "RUNNING", "None"), ("101_2", "PENDING", "Priority"))

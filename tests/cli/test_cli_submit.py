@@ -64,7 +64,8 @@ def test_what_is_surely_wrong_stops_before_the_queue_unless_forced(slurm, capfd,
     assert code == 1
     assert "[missing-venv]" in err
     assert err.splitlines()[-1] == (
-        "rankup: 1 error, 2 warnings: not submitted; --force submits the job all the same"
+        "rankup: 1 error, 2 warnings: not submitted; --ignore missing-venv leaves this out, --force submits in spite "
+        "of all errors"
     )
     assert not slurm.calls("sbatch") and not list((tmp_path / "work").glob("runs/*"))
     assert run(capfd, *args, "--force", "train.py")[0] == 0
@@ -209,6 +210,13 @@ def test_render_says_what_may_go_wrong_on_stderr(slurm, capfd):
     assert "[no-time]" in err and "[no-time]" not in out
     findings = json.loads(run(capfd, "render", "--json", "train.py")[1])["findings"]
     assert "no-time" in [finding["code"] for finding in findings]
+
+
+def test_what_the_profile_tells_its_users_is_shown_beside_the_script(slurm, capfd):
+    args = ("--site", "olivia", "--account", "a", "--time", "1h", "--gpus-per-node", "1", "train.py")
+    _, out, err = run(capfd, "render", *args)
+    assert "note: olivia: The image is built for aarch64" in err and "The image is built" not in out
+    assert "The image is built" in json.loads(run(capfd, "render", "--json", *args)[1])["notes"][0]
 
 
 def test_a_job_that_its_partition_never_starts_is_an_error_before_the_queue(slurm, capfd, tmp_path):

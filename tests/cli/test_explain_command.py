@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from commands import calling
+from rankup.explain.explain_logs import explain_run
+from rankup.explain.run_directory import read_run
 from rankup_process import script
 
 LOGS = Path(__file__).parents[1] / "explain" / "logs"
@@ -89,7 +91,29 @@ def test_a_failed_run_offers_it_and_is_explained(folder, capfd):
 def test_a_run_that_is_done_has_no_failure(folder, capfd):
     script(folder, "print('accuracy 0.9')\n", "train.py")
     assert call(capfd, "run", "train.py")[0] == 0
-    assert call(capfd, "explain", "train")[:2] == (0, "no failure in the logs\n")
+    assert call(capfd, "explain", "train")[:2] == (0, "no failure in the logs\n  note:  the run is done\n")
+
+
+def test_what_an_attempt_survived_is_no_failure_of_a_run_that_is_done_or_goes_on(tmp_path):
+    """A job was requeued, cancelled, lost a node, and resumed: its log has all of that."""
+    log = tmp_path / "job.log"
+    log.write_text(
+        "==== rankup: attempt 1, job 7, 2026-03-01 12:00:00, n1 ====\n"
+        "slurmstepd-n1: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-03-01T12:10:00 DUE TO NODE FAILURE ***\n"
+        "RuntimeError: CUDA out of memory.\n"
+        "==== rankup: attempt 2, job 7, 2026-03-01 12:20:00, n2 ====\n"
+        "epoch 1\n"
+    )
+
+    def explained():
+        return explain_run(read_run(tmp_path / "logs", (log,), (tmp_path,))).failure
+
+    assert explained() is None
+    with log.open("a") as file:
+        file.write("RuntimeError: CUDA out of memory.\n")
+    assert explained().code == "cuda-out-of-memory"
+    (tmp_path / "outcome").write_text("done")
+    assert explained() is None
 
 
 def test_an_empty_log_is_no_healthy_one(tmp_path, capfd):

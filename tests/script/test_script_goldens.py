@@ -31,6 +31,7 @@ WHOLE = (
     *("olivia-one-node-torchrun", "slurm-program", "eap-one-node-torchrun", "eap-two-nodes-torchrun"),
     *("eap-fanout-mpiexec", "eap-fanout-pbs_tmrsh", "eap-fanout-ssh", "sockeye-one-node-mpirun"),
     *("cyclone-cpu-torchrun", "olivia-two-nodes-torchrun"),
+    *("alliance-one-node-mpirun", "della-one-node-srun", "cyclone-cpu-srun"),
     *("sockeye-two-nodes-mpirun", "pbs-array", "pbs-two-processes", "local-one", "local-two"),
 )
 

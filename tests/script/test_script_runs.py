@@ -54,13 +54,15 @@ printf '%s\\n' "$@" >>"$FAKES/qsub.log"
 [ -t 0 ] || cat >>"$FAKES/qsub.stdin"
 echo 8.head
 """
-# Two jobs wait for the one that runs, the second also for another one; lines are broken as PBS breaks them.
+# Jobs that wait for the one that runs: two for its success, one of them also for another one; its successor and one
+# more for its end. Lines are broken as PBS breaks them.
 QSTAT = """#!/bin/bash
 [ -z "$WALLTIME" ] || printf '    Resource_List.walltime = %s\\n' "$WALLTIME"
 case $2 in
-7.head) depend='beforeok:21.head@head:22.head@he\n\tad,beforeany:8.head@head' ;;
+7.head) depend='beforeok:21.head@head:22.head@he\n\tad,beforeany:8.head@head:23.head@head' ;;
 21.head) depend=afterok:7.head@head ;;
 22.head) depend=afterok:17.head@head:7.head@head ;;
+23.head) depend=afterany:7.head@head ;;
 esac
 printf "Job Id: $2\n    Job_Name = job\n    depend = $depend\n    Error_Path = head:/e\n"
 """
@@ -455,6 +457,7 @@ def test_near_the_time_limit_the_ranks_are_asked_to_stop_and_a_successor_is_subm
     assert (job.fakes / "qalter.log").read_text().splitlines() == [
         "-W depend=afterok:8.head@head 21.head",
         "-W depend=afterok:17.head@head:8.head@head 22.head",
+        "-W depend=afterany:8.head@head 23.head",
     ]
     # The successor goes on in the same directory and log, and asks for one more.
     assert job.execute({"PBS_JOBID": "8.head", "RANKUP_SUCCESSOR": "1"}) == 75

@@ -211,7 +211,7 @@ def test_one_wrong_profile_does_not_hide_the_others(tmp_path, own):
     [
         ("della", "olivia", ["sbatch"], "della", "flag"),
         (None, "olivia", ["qsub"], "olivia", "$RANKUP_SITE"),
-        (None, "", ["sbatch", "qsub"], "slurm", "sbatch is on PATH"),
+        (None, "", ["sbatch"], "slurm", "sbatch is on PATH"),
         (None, "", ["qsub"], "pbs", "qsub is on PATH"),
         (None, "", [], "local", "no scheduler on PATH"),
     ],
@@ -222,3 +222,12 @@ def test_which_site_is_meant(tmp_path, asked, variable, programs, name, why):
     env = {"PATH": str(tmp_path), "RANKUP_SITE": variable}
     site, origin = choose_site(asked, env, tmp_path)
     assert (site.name, origin) == (name, why)
+
+
+@pytest.mark.parametrize(("word", "name"), [("UP", "slurm"), ("DOWN", "pbs")])
+def test_a_slurm_that_is_installed_and_does_not_answer_hides_no_pbs(tmp_path, word, name):
+    for program in ("sbatch", "qsub"):
+        (tmp_path / program).touch(mode=0o755)
+    (tmp_path / "scontrol").write_text(f"#!/bin/sh\necho 'Slurmctld(primary) at head is {word}'\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    assert choose_site(None, {"PATH": str(tmp_path)}, tmp_path)[0].name == name

@@ -21,6 +21,8 @@ from rankup.resolve.resolved import Resolved
 from rankup.schedulers.base import Scheduler, scheduler_named
 from rankup.schedulers.queue_limits import CODE
 from rankup.script.render import MOST_SUCCESSORS, render
+from rankup.sites import bad_nodes
+from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
 
 _SUBMIT_TIMEOUT_S = 120
@@ -105,7 +107,7 @@ def hand_over(job: Resolved, run: RunDir, env: Mapping[str, str]) -> SubmittedRu
     script = run.path / "job.sh"
     ids: list[str] = []
     try:
-        ids.append(_ask(scheduler, scheduler.submit_command(script, spec, site), job, env))
+        ids.append(_ask(scheduler, _submit_command(scheduler, script, spec, site), job, env))
         for _ in range(successors(job)):
             command = scheduler.successor_command(script, spec, site, ids[-1])
             ids.append(_ask(scheduler, command, job, env))
@@ -125,12 +127,19 @@ def plan(job: Resolved) -> tuple[str, list[list[str]]]:
     check_folder(spec.folder)
     script = spec.runs_root / spec.name / "RUN" / "job.sh"
     scheduler = scheduler_named(site.scheduler)
-    commands = [scheduler.submit_command(script, spec, site)]
+    commands = [_submit_command(scheduler, script, spec, site)]
     commands += [
         scheduler.successor_command(script, spec, site, "JOB" if i == 0 else f"SUCCESSOR-{i}")
         for i in range(successors(job))
     ]
     return render(spec, site, script.parent), commands
+
+
+def _submit_command(scheduler: Scheduler, script: Path, spec: JobSpec, site: Site) -> list[str]:
+    """Without the nodes that the team has noted as bad, if the scheduler takes that."""
+    program, *options = scheduler.submit_command(script, spec, site)
+    bad = [node.host for node in bad_nodes.read(bad_nodes.file_of(site))] if site.bad_nodes else []
+    return [program, *(scheduler.exclude_options(bad, spec) if bad else []), *options]
 
 
 def successors(job: Resolved) -> int:
@@ -173,6 +182,11 @@ def _ask(scheduler: Scheduler, command: list[str], job: Resolved, env: Mapping[s
     except RankupError as error:
         if error.code == "no-job-id" or _NO_ANSWER.search(error.context):
             raise SubmitUnclear(_unknown(command, error.context)) from error
+        if error.code == "over-limit" and (asked := scheduler.range_command(job.spec)):
+            grants = shell.run(asked, env=scheduler.clean(env), timeout=_LIMITS_TIMEOUT_S)
+            if said := scheduler.out_of_range(grants, job.spec):
+                message = f"the queue {job.spec.queue} does not grant this: {'; '.join(said)}"
+                raise RankupError(error.code, message, context=error.context, hint=error.hint) from None
         raise
 
 

@@ -48,6 +48,25 @@ class Match:
     why: str | None = None
 
 
+# What a fix names for SLURM, and for PBS.
+_OF_PBS = {
+    '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)': '$(head -n 1 "$PBS_NODEFILE")',
+    "SLURM_JOB_ID % 20000": "${PBS_JOBID%%[!0-9]*} % 20000",
+    "$SLURM_JOB_ID": "$PBS_JOBID",
+    "$SLURM_NNODES": '$(sort -u "$PBS_NODEFILE" | wc -l)',
+    "srun bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID; …'": (
+        "mpiexec bash -c 'export RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK; …'"
+    ),
+    "srun --relative=1 --nodes=1 --ntasks=1 ping": "pbsdsh -n 1 -- ping",
+}
+
+
+def _in_words_of(scheduler: str, fix: str) -> str:
+    for slurm, pbs in _OF_PBS.items() if scheduler == "pbs" else ():
+        fix = fix.replace(slurm, pbs)
+    return fix
+
+
 @dataclass(frozen=True)
 class Rule(Generic[Subject]):
     """A mistake that a reader of job scripts and programs can see.
@@ -76,13 +95,14 @@ class Rule(Generic[Subject]):
 
     def matches(self, subject: Subject) -> list[Match]:
         """What it finds, completed by its own severity, confidence, why and fix."""
+        scheduler = getattr(subject, "scheduler", "")
         return [
             replace(
                 match,
                 severity=match.severity or self.severity,
                 confidence=match.confidence or self.confidence,
                 why=self.why if match.why is None else match.why,
-                fix=self.fix if match.fix is None else match.fix,
+                fix=_in_words_of(scheduler, self.fix if match.fix is None else match.fix),
             )
             for match in self.find(subject)
         ]

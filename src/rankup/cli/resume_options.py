@@ -11,6 +11,7 @@ from typing import Any
 from typer.core import TyperCommand
 
 from rankup.cli.output.console import shown
+from rankup.core.goodput import write_goodput
 from rankup.core.rundir import RunDir
 from rankup.core.units import duration
 from rankup.run.markers import REQUEUE_CODE
@@ -56,8 +57,11 @@ def _is_script(text: str) -> bool:
 def end_lines(result: Result, *, head: bool = True) -> list[str]:
     """How a run has ended, and how to resume it if it is not done; ``head``, node 0, says that for all."""
     took = duration(result.seconds)
+    ended = head and result.code in (0, 1) and result.run.path.is_dir()
+    told = write_goodput(result.run.path) if ended else None
+    goodput = [f"rankup: {told.line()}"] if told else []
     if result.code == 0:
-        return [f"rankup: done after {took}"]
+        return [f"rankup: done after {took}", *goodput]
     how = {REQUEUE_CODE: "stopped, as it was asked to, and saved"}.get(result.code, "failed")
     if result.code > 128:
         how = f"ended by {signal.Signals(result.code - 128).name}"
@@ -66,7 +70,8 @@ def end_lines(result: Result, *, head: bool = True) -> list[str]:
     said = f"rankup: {how} after {took}; logs in {shown(result.run.logs)}"
     if not head or not result.run.path.is_dir():
         return [said]
-    return [said, *([explain_line(result.run)] if result.code == 1 else []), continue_line(result.run)]
+    explained = [explain_line(result.run)] if result.code == 1 else []
+    return [said, *goodput, *explained, continue_line(result.run)]
 
 
 def explain_line(run: RunDir) -> str:

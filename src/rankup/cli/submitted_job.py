@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -68,6 +69,12 @@ def found_in_program(job: Resolved, ignore: Collection[str] = ()) -> list[Findin
     selection = replace(kept, ignore=(*kept.ignore, *ignore))
     start = Start(spec.launcher, spec.nodes, spec.nproc_per_node, spec.gpus_per_node, spec.cpus_per_task)
     return check_program(path, start, selection, job.site)
+
+
+def draw_notes(job: Resolved) -> None:
+    """What the profile of the site tells its users."""
+    for note in job.site.notes:
+        print(f"note: {job.site.name}: {note}", file=sys.stderr)
 
 
 def interactive_command(job: Resolved) -> list[str]:

@@ -17,6 +17,7 @@
 | ``toml_file`` | TOML files: read with errors that name the line, and written |
 | ``rundir`` | the run directory ``runs/<name>/<id>/``: what lies where |
 | ``records`` | records: one JSON object per line |
+| ``goodput`` | what the devices of a run did, over all attempts; ``python -m rankup.core.goodput RUN`` |
 | ``progress`` | a step record in words, for bars, logs and ``rankup status`` |
 | ``tail`` | follows a file that another process appends to |
 | ``plain_text`` | what other programs write, without colours and control characters |

@@ -37,7 +37,9 @@ def explain_logs(paths: Sequence[Path]) -> tuple[Explanation | None, list[str]]:
 
 
 def explain_run(run: RunFacts) -> Reading:
-    """The same with what the directory of a run tells."""
+    """The same with what the directory of a run tells. If it is done, what its attempts have survived is no failure."""
+    if run.done:
+        return Reading(None, ["the run is done"], None)
     files = [LogFile(path, name) for path, name in _named(run.logs)]
     facts = _gather(files)
     facts.endings = list(run.endings) or facts.endings

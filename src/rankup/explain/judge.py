@@ -192,7 +192,7 @@ def consequences(facts: Facts) -> Iterator[Finding]:
         everybody = set(range(max(facts.ranks) + 1))  # those between, of which no labelled line is there
     silent = sorted(everybody - {e.rank for e in facts.events if e.rank is not None})
     hint = (
-        "look in the logs of other ranks and nodes, and at what the scheduler says (`sacct -j JOB`); "
+        "look in the logs of other ranks and nodes, and at what the scheduler says (`sacct -j JOB`, `qstat -xf JOB`); "
         "a rank that left early without an error (sys.exit(), fewer steps) writes none"
     )
     if silent:

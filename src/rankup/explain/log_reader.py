@@ -29,6 +29,7 @@ from rankup.explain.tracebacks import ENDED_NOTHING, Traceback, Tracebacks
 from rankup.explain.watchdog import stuck_of
 from rankup.run.failure import ATTEMPT
 
+_ATTEMPTS = (ATTEMPT, "==== rankup: attempt ")  # in logs of ranks, and in that of a job
 _SAMPLE = 2000  # lines that decide whether a file has srun's label
 _BLOCK = 64
 _CLOSE, _ALL = 200, 1 << 62  # so many lines are looked at one by one after one that says something
@@ -144,7 +145,7 @@ class LogReader:
         return self._harmless.get(_DIGITS.sub("0", raw[:200]), 0) >= _OFTEN
 
     def _look(self, number: int, raw: str) -> None:
-        if raw.startswith(ATTEMPT):
+        if raw.startswith(_ATTEMPTS):
             self._clear()
             return
         self._labelled = self._labelled or (raw[:4].strip()[:1].isdecimal() and is_labelled([raw]))

@@ -17,13 +17,14 @@ _OTHERS = ("torchrun*.err", "agents.out", "agents.err", "node-*.log", "node-*.er
 @dataclass(frozen=True)
 class RunFacts:
     """``logs`` to read; ``endings`` of the last attempt's ranks; ``left``: those that ended with 0 before the first of
-    them; ``failed``: the run is known to have failed."""
+    them; ``failed``: the run is known to have failed; ``done``: it is known to have come to its end."""
 
     logs: tuple[Path, ...]
     endings: tuple[Ending, ...] = ()
     left: tuple[Ending, ...] = ()
     failed_rank: int | None = None
     failed: bool = False
+    done: bool = False
 
 
 def read_run(logs: Path, job_logs: tuple[Path, ...], folders: tuple[Path, ...]) -> RunFacts:
@@ -43,7 +44,9 @@ def read_run(logs: Path, job_logs: tuple[Path, ...], folders: tuple[Path, ...]) 
         if failure is not None
         else next((r for r in map(_failed_rank, folders) if r is not None), None)
     )
-    return RunFacts(paths, endings, left, rank, any(marker.outcome == "failed" for marker in markers))
+    words = [marker.outcome for marker in markers]
+    done = bool(words) and all(word == "done" for word in words)
+    return RunFacts(paths, endings, left, rank, "failed" in words, done)
 
 
 def _failed_rank(folder: Path) -> int | None:

@@ -51,6 +51,7 @@ fan_out() {
     for i in "${!pids[@]}"; do
       if [ "$((SECONDS % 10))" -eq 0 ] && is_silent "$i"; then
         kill -KILL "${pids[i]}" 2>/dev/null
+        wait "${pids[i]}" 2>/dev/null # or bash tells of a killed process, as if it were a rank
         unset "pids[i]"
         end_agents
         continue

@@ -12,13 +12,13 @@ from rankup.core.rundir import RunDir
 EARLY = 60.0
 # Its presence asks ``torch_hook`` for the number of optimizer steps.
 COUNT_STEPS = "RANKUP_COUNT_OPTIMIZER_STEPS"
-_HOOK = Path(__file__).parent / "torch_hook"
+HOOK = Path(__file__).parent / "torch_hook"
 
 
 def with_torch_hook(env: Mapping[str, str]) -> dict[str, str]:
     """The variable by which torch finds our hook when a rank imports it; see ``torch_hook``."""
     before = env.get("PYTHONPATH", "")
-    return {"PYTHONPATH": f"{before}{os.pathsep}{_HOOK}" if before else str(_HOOK)}
+    return {"PYTHONPATH": f"{before}{os.pathsep}{HOOK}" if before else str(HOOK)}
 
 
 def trained_alone(run: RunDir) -> int:

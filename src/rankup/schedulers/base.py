@@ -72,6 +72,10 @@ class Scheduler(ABC):
         """
         raise NotImplementedError(self.name)
 
+    def exclude_options(self, hosts: Sequence[str], spec: JobSpec) -> list[str]:
+        """Options of a submit that keep the job off ``hosts``; [] if the scheduler has none, as PBS."""
+        return []
+
     @abstractmethod
     def read_submit(self, done: Completed, spec: JobSpec) -> str:
         """The job's id. Raises ``RankupError`` with one sentence that names the flag to change."""
@@ -118,6 +122,14 @@ class Scheduler(ABC):
         self, done: Completed, spec: JobSpec, site: Site, env: Mapping[str, str]
     ) -> list[Finding]:
         """What the job requests and no node or queue ever grants; nothing if the answer does not tell."""
+        return []
+
+    def range_command(self, spec: JobSpec) -> list[str]:
+        """Ask what the queue grants, after it has refused the job (``over-limit``); [] if its refusal says that."""
+        return []
+
+    def out_of_range(self, done: Completed, spec: JobSpec) -> list[str]:
+        """A sentence for each request that the queue does not grant."""
         return []
 
     def start_command(self, spec: JobSpec, site: Site) -> list[str]:

@@ -87,6 +87,7 @@ def _main(spec: JobSpec, site: Site, run_dir: Path | None, ranks: Sequence[str])
         f"make_run_directory {_job(spec, site)} # RUN",
         *(["write_one_log"] if log else []),
         "begin_attempt",
+        *(["warn_of_bad_nodes"] if site.bad_nodes else []),
     ]
     heading = f"# The ranks: {spec.nodes} × {spec.nproc_per_node} by {spec.launcher}"
     return [
@@ -104,11 +105,12 @@ def _main(spec: JobSpec, site: Site, run_dir: Path | None, ranks: Sequence[str])
         *_indented(["choose_rendezvous # MASTER_ADDR, MASTER_PORT"] if meets(spec) else []),
         *_indented([_header(spec), "mark_processes"]),
         *_indented(["write_rank_script"] if spec.launcher != "single" else []),
+        *_indented([f"add_torch_hook {path_code(spec.python)}"] if _is_hooked(spec) else []),
         *_indented(_start_of_sampler(spec)),
         *_indented(ranks),
         *_indented(["watch_ranks # asks them to save before the time limit"]),
         *_indented(["find_lost_nodes"] if _may_lose_nodes(spec, site) else []),
-        *_indented(["end_attempt # requeues the job if it is not done"]),
+        *_indented([f"end_attempt {path_code(spec.python)} # requeues the job if it is not done"]),
         "}",
     ]
 
@@ -121,6 +123,7 @@ def _functions(spec: JobSpec, site: Site, run_dir: Path | None) -> list[list[str
         part("short_time.sh") if _has_short_time(spec, site) else [],
         [*part("run_directory.sh"), *(part("one_log.sh") if _has_one_log(site, run_dir) else [])],
         part("attempt.sh"),
+        part("bad_nodes.sh") if site.bad_nodes else [],
         part("module_inits.sh") if loads else [],
         part("preflight.sh") if spec.preflight else [],
         part("proof.sh") if _is_proved(spec) else [],
@@ -132,7 +135,7 @@ def _functions(spec: JobSpec, site: Site, run_dir: Path | None) -> list[list[str
         _sampler_script(spec),
         part("pbs_rsh.sh") if uses_pbs_rsh(spec, site) else [],
         part("watch.sh"),
-        [*part("lost_nodes.sh"), *agents.part("is_lost.sh")] if _may_lose_nodes(spec, site) else [],
+        _lost_nodes(site) if _may_lose_nodes(spec, site) else [],
         part("failure.sh"),
         part("end_or_requeue.sh"),
     ]
@@ -143,6 +146,11 @@ def _is_proved(spec: JobSpec) -> bool:
     return spec.proof and spec.is_python and not spec.container
 
 
+def _is_hooked(spec: JobSpec) -> bool:
+    """Whether the ranks may tell that each of them trains a model of its own."""
+    return spec.world_size > 1 and spec.is_python and not spec.container
+
+
 def _proof(spec: JobSpec) -> str:
     seconds = (spec.time or 0) // STARTS_PER_JOB if (spec.time or 0) >= PROVED_FROM_S else 0
     command = " ".join(map(code, spec.command))
@@ -150,8 +158,14 @@ def _proof(spec: JobSpec) -> str:
 
 
 def _may_lose_nodes(spec: JobSpec, site: Site) -> bool:
-    """Whether this script has to look for lost nodes, since the scheduler does not act on them."""
-    return site.family == "pbs" and spec.nodes > 1
+    """Whether this script has to look for lost nodes, since the scheduler does not act on them, or not in time."""
+    return site.family != "local" and spec.nodes > 1
+
+
+def _lost_nodes(site: Site) -> list[str]:
+    if site.family == "slurm":
+        return part("slurm_lost_nodes.sh")
+    return [*part("lost_nodes.sh"), *agents.part("is_lost.sh")]
 
 
 def _indented(lines: Sequence[str]) -> list[str]:
@@ -219,6 +233,8 @@ def _settings(spec: JobSpec, site: Site, run_dir: Path | None) -> list[str]:
         lines.append(f"TIME={spec.time or 0} # seconds; 0: the queue's own limit")
     if site.family == "pbs":
         lines.append(f"NODES_MAY_SUBMIT={'yes' if site.pbs.nodes_may_submit else 'no'}")
+    if site.bad_nodes:
+        lines.append(f"BAD_NODES={path_code(site.bad_nodes)} # a file of the team")
     if meets(spec):
         lines.append(
             f"INTERFACE={shell.quote([site.node.interface])} # the nodes' network; '': the route says it"

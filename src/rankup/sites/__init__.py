@@ -4,6 +4,7 @@
 |---|---|
 | ``site`` | ``Site``: the fields of a profile |
 | ``lookup`` | where profiles lie, how one extends another, and which one a job uses |
+| ``bad_nodes`` | nodes that have failed: the file of a team |
 | ``discovery`` | a new profile from the answers of sinfo, qstat and pbsnodes |
 
 The built-in profiles are the TOML files in ``profiles/``.

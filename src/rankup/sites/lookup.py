@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from rankup.core import shell
 from rankup.core.registry import target_of
 from rankup.core.toml_file import read_toml
 from rankup.errors import RankupError
@@ -26,6 +27,7 @@ from rankup.spec.validation import check_keys, describe_errors, invalid
 BUILT_IN = Path(__file__).parent / "profiles"
 PROJECT = Path(".rankup", "sites")
 CENTRE = Path("/etc/rankup/sites")
+_CLIENTS = {"slurm": "sbatch", "pbs": "qsub"}
 
 
 def places(env: Mapping[str, str], folder: Path) -> list[Path]:
@@ -102,10 +104,20 @@ def choose_site(
         return find_site(asked, env, folder), origin
     if env.get("RANKUP_SITE"):
         return find_site(env["RANKUP_SITE"], env, folder), "$RANKUP_SITE"
-    for command, name in (("sbatch", "slurm"), ("qsub", "pbs")):
-        if shutil.which(command, path=env.get("PATH", "")):
-            return find_site(name, env, folder), f"{command} is on PATH"
-    return find_site("local", env, folder), "no scheduler on PATH"
+    path = env.get("PATH", "")
+    found = {name: command for name, command in _CLIENTS.items() if shutil.which(command, path=path)}
+    if not found:
+        return find_site("local", env, folder), "no scheduler on PATH"
+    if len(found) > 1 and not _slurm_answers(env):
+        del found["slurm"]
+    name = next(iter(found))
+    return find_site(name, env, folder), f"{found[name]} is on PATH"
+
+
+def _slurm_answers(env: Mapping[str, str]) -> bool:
+    """SLURM may be installed and unused beside PBS; and its own qsub is no PBS."""
+    done = shell.run(["scontrol", "ping"], env=dict(env), timeout=10)
+    return "UP" in done.out.split()
 
 
 def _files(where: list[Path]) -> dict[str, Path]:

@@ -89,6 +89,7 @@ class Site(BaseModel):
     exported in every job; ``paths`` are put before a variable's value (LD_LIBRARY_PATH), and the job's shell
     expands ``$HOME`` and its like in them. ``output`` and ``error`` are the site's names for log files, for scripts
     that are submitted by hand; ``{name}`` is the job's, and no folder may be needed that is not there.
+    ``bad_nodes`` is a file of the team with nodes that have failed (``sites.bad_nodes``).
     ``fill_node`` asks to use all GPUs of a node before a second node.
     """
 
@@ -109,6 +110,7 @@ class Site(BaseModel):
     fill_node: bool = False
     output: str = ""
     error: str = ""
+    bad_nodes: str = ""
     node: Node = Field(default_factory=Node)
     slurm: Slurm = Field(default_factory=Slurm)
     pbs: Pbs = Field(default_factory=Pbs)

@@ -31,7 +31,7 @@ main() {
   cd /work/user/project || finish failed 1
   # shellcheck disable=SC1090
   for init in $(module_inits); do type module >/dev/null 2>&1 || . "$init"; done
-  module load StdEnv/2020 gcc/11.3.0 python/3.8.10 cuda/11.7 nccl/2.12.12 || finish failed 1
+  module load StdEnv/2020 gcc/11.3.0 python/3.8.10 || finish failed 1
   # shellcheck disable=SC1091
   . "$HOME"/venv/bin/activate || finish failed 1
   export PYTHONUNBUFFERED=1
@@ -58,7 +58,7 @@ main() {
         --no_python -- sh "$RUN/rank.sh" -u train.py --lr 0.1 --note '"'"'it'"'"'"'"'"'"'"'"'s $HOME'"'"'' &
   workers=$!
   watch_ranks # asks them to save before the time limit
-  end_attempt # requeues the job if it is not done
+  end_attempt python # requeues the job if it is not done
 }
 
 ######################################################################################################################

@@ -59,8 +59,8 @@ main() {
       python train.py --lr 0.1 --note 'it'"'"'s $HOME' &
   workers=$!
   watch_ranks # asks them to save before the time limit
-  end_attempt # requeues the job if it is not done
+  end_attempt python # requeues the job if it is not done
 }
 
 ######################################################################################################################
-# The functions of alliance-two-nodes-mpirun.sh
+# The functions of alliance-one-node-mpirun.sh

@@ -43,6 +43,7 @@ main() {
   print_header "$(python --version 2>&1)"
   mark_processes
   write_rank_script
+  add_torch_hook python
   write_sampler_script
   srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --distribution=block --kill-on-bad-exit=1 --mpi=none --label \
     bash -c '
@@ -51,7 +52,8 @@ main() {
       python train.py --lr 0.1 --note 'it'"'"'s $HOME' &
   workers=$!
   watch_ranks # asks them to save before the time limit
-  end_attempt # requeues the job if it is not done
+  find_lost_nodes
+  end_attempt python # requeues the job if it is not done
 }
 
 ######################################################################################################################

@@ -41,7 +41,7 @@ main() {
   cd /work/user/project || finish failed 1
   # shellcheck disable=SC1090
   for init in $(module_inits); do type module >/dev/null 2>&1 || . "$init"; done
-  module load cray-python/3.11.7 cuda/12.6 || finish failed 1
+  module load cray-python/3.11.7 || finish failed 1
   # shellcheck disable=SC1091
   . "$HOME"/venvs/torch/bin/activate || finish failed 1
   export LD_LIBRARY_PATH="$HOME"/software/aws-ofi-nccl-1.14.0/lib:"$HOME"/software/nccl-2.26.2/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
@@ -64,7 +64,7 @@ main() {
   start_agent
   workers=$!
   watch_ranks # asks them to save before the time limit
-  end_attempt # requeues the job if it is not done
+  end_attempt python # requeues the job if it is not done
 }
 
 ######################################################################################################################

@@ -53,7 +53,7 @@ main() {
         --no_python -- sh "$RUN/rank.sh" -u train.py --lr 0.1 --note '"'"'it'"'"'"'"'"'"'"'"'s $HOME'"'"'' &
   workers=$!
   watch_ranks # asks them to save before the time limit
-  end_attempt # requeues the job if it is not done
+  end_attempt python # requeues the job if it is not done
 }
 
 ######################################################################################################################

@@ -45,6 +45,7 @@ main() {
   print_header "$(python --version 2>&1)"
   mark_processes
   write_rank_script
+  add_torch_hook python
   write_sampler_script
   # shellcheck disable=SC2016 # torchrun fills this in
   export TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE='[rank ${rank}] '
@@ -60,7 +61,8 @@ main() {
         --no_python -- sh "$RUN/rank.sh" -u train.py --lr 0.1 --note '"'"'it'"'"'"'"'"'"'"'"'s $HOME'"'"'' &
   workers=$!
   watch_ranks # asks them to save before the time limit
-  end_attempt # requeues the job if it is not done
+  find_lost_nodes
+  end_attempt python # requeues the job if it is not done
 }
 
 ######################################################################################################################

@@ -50,7 +50,7 @@ main() {
         --no_python -- sh "$RUN/rank.sh" ./simulate x' &
   workers=$!
   watch_ranks # asks them to save before the time limit
-  end_attempt # requeues the job if it is not done
+  end_attempt python # requeues the job if it is not done
 }
 
 ######################################################################################################################
@@ -74,8 +74,17 @@ read_allocation() {
   export SLURM_EXPORT_ENV=ALL
   trap : USR1 # until there are ranks to be asked
 }
-# Requeues the job under the same id, with the same log. SLURM waits about two minutes before it starts again.
-requeue() { scontrol requeue "$JOB"; }
+# Requeues the job under the same id, with the same log. SLURM waits about two minutes before it starts again: without
+# the nodes on which nothing could be started, and those that the team has noted as bad.
+requeue() {
+  local bad
+  scontrol requeue "$JOB" || return
+  # (SLURM ends this script some seconds later, and takes this for a waiting job only.)
+  # shellcheck disable=SC2086 # one or more
+  bad=$(printf '%s,' ${lost:-})$([ -z "${BAD_NODES:-}" ] || list_bad_nodes)
+  bad=$(tr -s , <<<"$bad,$(scontrol --oneliner show job "$JOB" | sed -n 's/.* ExcNodeList=\([^ (]*\).*/\1/p')" | sed 's/^,//; s/,$//')
+  [ -z "$bad" ] || scontrol update "JobId=$JOB" "ExcNodeList=$bad" || say "the next attempt may get these nodes again: $bad"
+}
 
 # The job names no time limit, and the queue's own may be short: then half of it is left for work.
 leave_time_for_work() {
@@ -132,7 +141,14 @@ finish() { # WORD CODE
   echo "$2" >"$RUN/exit_code"
   tidy "$1"
   say "$1, exit code $2"
+  [ "$1" = requeue ] || tell_goodput
   exit "${code_for_scheduler:-$2}"
+}
+# What the devices did over all attempts, if the program's PYTHON has rankup: a line, and goodput.json.
+python=''
+tell_goodput() {
+  case ${python##*/} in python*) ;; *) return ;; esac
+  (cd / && timeout 60 "$python" -m rankup.core.goodput "$RUN") 2>/dev/null # modules in the job's folder are not meant
 }
 # Removes secrets: the agents' scripts, and, if no attempt follows, secrets.env, which all tasks of an array share.
 # (`rankup resume` writes it again.)
@@ -281,21 +297,38 @@ END_OF_SCRIPT
 # The ranks run in the background, since bash handles signals between commands only. USR1 comes before the time limit
 # (--signal) or before a preemption, TERM when the job is cancelled or preempted; the script also watches the clock.
 watch_ranks() {
-  local now
+  local now told=''
+  rm -f "$RUN"/trained-alone-*
   trap 'ask_to_stop signal "$((END > 0 ? END : $(date +%s) + 30))"' USR1
   trap '[ -n "$terminated" ] || are_told_too || end_ranks; terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"' TERM
   while kill -0 "$workers" 2>/dev/null; do
     sleep 1
     now=$(date +%s)
+    [ "$SECONDS" -lt 60 ] || tell_separate_models
     [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE))" ] || ask_to_stop time-limit "$((END - STOP_BEFORE / 4))"
     [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE / 4))" ] || last_call
     [ -z "$called" ] || [ "$now" -lt "$((END - STOP_BEFORE / 8))" ] || kill -KILL "$workers" 2>/dev/null
   done
   wait "$workers"
   code=$?
+  tell_separate_models
   # A torchrun that was killed leaves its ranks, which would train on beside the next attempt's.
   # shellcheck disable=SC2046
   kill -KILL $(marked) 2>/dev/null
+}
+tell_separate_models() { # once
+  local alone=("$RUN"/trained-alone-*)
+  if [ -n "$told" ] || [ "${#alone[@]}" -lt 2 ]; then return; fi
+  told=yes
+  say "${#alone[@]} processes each train their own model: they are in no process group. For one model: rankup.init() and"
+  say "run.prepare(), or init_process_group() and DistributedDataParallel"
+}
+# If the program's Python has rankup, a hook in torch leaves a file for each rank that takes an optimizer's step without
+# a process group. (watch_ranks counts them.)
+add_torch_hook() { # PYTHON
+  local hook
+  hook=$(cd / && "$1" -c 'from rankup.run.separate_models import HOOK; print(HOOK)' 2>/dev/null) || return 0
+  export PYTHONPATH=${PYTHONPATH:+$PYTHONPATH:}$hook
 }
 
 # ---- Which rank failed first ---------------------------------------------------------------------------------------
@@ -335,8 +368,9 @@ last_words() { # RANK
 
 # ---- How it ended --------------------------------------------------------------------------------------------------
 # Rank 0 of a program that uses rankup has left a word: `requeue` means saved, and to be continued.
-end_attempt() {
+end_attempt() { # PYTHON
   local outcome without=0 why
+  python=$1
   [ -z "${holder:-}" ] || kill "$holder" 2>/dev/null # the port is free again
   outcome=$(cat "$RUN/outcome" 2>/dev/null)
   [ -e "$RUN/CANCELLED" ] && finish cancelled 143

@@ -34,7 +34,7 @@ main() {
   cd /work/user/project || finish failed 1
   # shellcheck disable=SC1090
   for init in $(module_inits); do type module >/dev/null 2>&1 || . "$init"; done
-  module load gcc/9.4.0 python/3.8.10 cuda/11.3.1 nccl/2.9.9-1-cuda11-3 openmpi || finish failed 1
+  module load gcc/9.4.0 python/3.8.10 openmpi || finish failed 1
   # shellcheck disable=SC1091
   . /arc/project/user/venv/bin/activate || finish failed 1
   export PYTHONUNBUFFERED=1
@@ -59,7 +59,7 @@ main() {
       python train.py --lr 0.1 --note 'it'"'"'s $HOME' &
   workers=$!
   watch_ranks # asks them to save before the time limit
-  end_attempt # requeues the job if it is not done
+  end_attempt python # requeues the job if it is not done
 }
 
 ######################################################################################################################

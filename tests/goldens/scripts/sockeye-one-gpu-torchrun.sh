@@ -61,7 +61,7 @@ main() {
   start_agent
   workers=$!
   watch_ranks # asks them to save before the time limit
-  end_attempt # requeues the job if it is not done
+  end_attempt python # requeues the job if it is not done
 }
 
 ######################################################################################################################

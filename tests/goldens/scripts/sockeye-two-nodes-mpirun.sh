@@ -47,6 +47,7 @@ main() {
   print_header "$(python --version 2>&1)"
   mark_processes
   write_rank_script
+  add_torch_hook python
   write_sampler_script
   use_pbs_for_mpirun
   mpirun -np 8 --hostfile "$PBS_NODEFILE" -bind-to none -map-by :OVERSUBSCRIBE -mca pml ob1 -mca btl '^openib' -x PATH -x OMP_NUM_THREADS -x RUN -x RANKUP_RUN_DIR -x MASTER_ADDR -x MASTER_PORT -x PYTHONUNBUFFERED -x RANKUP_LOST ${LD_LIBRARY_PATH:+-x LD_LIBRARY_PATH} ${PYTHONPATH:+-x PYTHONPATH} \
@@ -60,7 +61,7 @@ main() {
   workers=$!
   watch_ranks # asks them to save before the time limit
   find_lost_nodes
-  end_attempt # requeues the job if it is not done
+  end_attempt python # requeues the job if it is not done
 }
 
 ######################################################################################################################
@@ -97,15 +98,16 @@ requeue() {
       echo "$next" >>"$RUN/jobs" && hand_over "$next"
   fi
 }
-# Jobs that wait for the success of this one now wait for its successor. PBS still keeps them in this job's own list, and
-# deletes them if it ends with 75: so it ends with 0 if all of them were changed.
+# Jobs that wait for the success of this one, or for its end, now wait for its successor. PBS still keeps them in this
+# job's own list, and deletes those that wait for success if it ends with 75: so it ends with 0 if all were changed.
 hand_over() { # TO
   local id waits_for told='' untold=''
-  for id in $(details "$JOB" | sed -n 's/.*beforeok:\([^, ]*\).*/\1/p' | tr : ' '); do
+  for id in $(details "$JOB" | grep -oE 'before(ok|any):[^, ]*' | cut -d : -f 2- | tr : ' '); do
+    [ "${id%%.*}" != "${1%%.*}" ] || continue # the successor itself
     waits_for=$(details "$id" | sed -n 's/.* depend = \([^ ]*\).*/\1/p')
     if qalter -W "depend=${waits_for//":$JOB"/":$1"}" "${id%%@*}"; then told=yes; else untold="$untold ${id%%@*}"; fi
   done
-  [ -z "$untold" ] || say "could not be told to wait for $1, and PBS will delete what waits for $JOB:$untold"
+  [ -z "$untold" ] || say "could not be told to wait for $1 instead of $JOB:$untold"
   [ -z "$told" ] || [ -n "$untold" ] || code_for_scheduler=0
 }
 
@@ -160,7 +162,14 @@ finish() { # WORD CODE
   echo "$2" >"$RUN/exit_code"
   tidy "$1"
   say "$1, exit code $2"
+  [ "$1" = requeue ] || tell_goodput
   exit "${code_for_scheduler:-$2}"
+}
+# What the devices did over all attempts, if the program's PYTHON has rankup: a line, and goodput.json.
+python=''
+tell_goodput() {
+  case ${python##*/} in python*) ;; *) return ;; esac
+  (cd / && timeout 60 "$python" -m rankup.core.goodput "$RUN") 2>/dev/null # modules in the job's folder are not meant
 }
 # Removes secrets: the agents' scripts, and, if no attempt follows, secrets.env, which all tasks of an array share.
 # (`rankup resume` writes it again.)
@@ -448,21 +457,38 @@ END_OF_SCRIPT
 # The ranks run in the background, since bash handles signals between commands only. USR1 comes before the time limit
 # (--signal) or before a preemption, TERM when the job is cancelled or preempted; the script also watches the clock.
 watch_ranks() {
-  local now
+  local now told=''
+  rm -f "$RUN"/trained-alone-*
   trap 'ask_to_stop signal "$((END > 0 ? END : $(date +%s) + 30))"' USR1
   trap '[ -n "$terminated" ] || are_told_too || end_ranks; terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"' TERM
   while kill -0 "$workers" 2>/dev/null; do
     sleep 1
     now=$(date +%s)
+    [ "$SECONDS" -lt 60 ] || tell_separate_models
     [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE))" ] || ask_to_stop time-limit "$((END - STOP_BEFORE / 4))"
     [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE / 4))" ] || last_call
     [ -z "$called" ] || [ "$now" -lt "$((END - STOP_BEFORE / 8))" ] || kill -KILL "$workers" 2>/dev/null
   done
   wait "$workers"
   code=$?
+  tell_separate_models
   # A torchrun that was killed leaves its ranks, which would train on beside the next attempt's.
   # shellcheck disable=SC2046
   kill -KILL $(marked) 2>/dev/null
+}
+tell_separate_models() { # once
+  local alone=("$RUN"/trained-alone-*)
+  if [ -n "$told" ] || [ "${#alone[@]}" -lt 2 ]; then return; fi
+  told=yes
+  say "${#alone[@]} processes each train their own model: they are in no process group. For one model: rankup.init() and"
+  say "run.prepare(), or init_process_group() and DistributedDataParallel"
+}
+# If the program's Python has rankup, a hook in torch leaves a file for each rank that takes an optimizer's step without
+# a process group. (watch_ranks counts them.)
+add_torch_hook() { # PYTHON
+  local hook
+  hook=$(cd / && "$1" -c 'from rankup.run.separate_models import HOOK; print(HOOK)' 2>/dev/null) || return 0
+  export PYTHONPATH=${PYTHONPATH:+$PYTHONPATH:}$hook
 }
 
 # ---- Was a node lost? ----------------------------------------------------------------------------------------------
@@ -486,7 +512,10 @@ find_lost_nodes() {
     if [ -n "$lost" ] || [ "$SECONDS" -ge "$patience" ]; then break; fi
     sleep 5
   done
-  [ -z "$lost" ] || say "the scheduler has lost a node of this job:$lost"
+  [ -n "$lost" ] || return
+  say "the scheduler has lost a node of this job:$lost"
+  # shellcheck disable=SC2086 # one or more
+  [ -z "${BAD_NODES:-}" ] || note_bad_nodes "lost by PBS" $lost
 }
 # A node that PBS does not reach any more.
 is_lost() { timeout 20 pbsnodes "$1" 2>/dev/null | grep -Eiq '^ *state = .*(down|unknown|stale)'; }
@@ -528,8 +557,9 @@ last_words() { # RANK
 
 # ---- How it ended --------------------------------------------------------------------------------------------------
 # Rank 0 of a program that uses rankup has left a word: `requeue` means saved, and to be continued.
-end_attempt() {
+end_attempt() { # PYTHON
   local outcome without=0 why
+  python=$1
   [ -z "${holder:-}" ] || kill "$holder" 2>/dev/null # the port is free again
   outcome=$(cat "$RUN/outcome" 2>/dev/null)
   [ -e "$RUN/CANCELLED" ] && finish cancelled 143

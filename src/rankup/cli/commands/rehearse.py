@@ -15,7 +15,7 @@ from rankup.cli.options import JsonOption
 from rankup.cli.output import console
 from rankup.core.nearest import did_you_mean
 from rankup.errors import RankupError
-from rankup.findings.engine import fails
+from rankup.findings.finding import Severity
 from rankup.rehearse.rehearse import Options
 from rankup.rehearse.report import Report, report_of
 from rankup.rehearse.request import Sizes
@@ -100,7 +100,8 @@ def rehearse_command(
         console.print_json(report.as_dict())
     else:
         _print(report, output)
-    raise typer.Exit(1 if fails(report.findings) else 0)
+    failed = any(finding.severity is Severity.ERROR for finding in report.findings)
+    raise typer.Exit(1 if failed else 0)
 
 
 def _known(kind: str, word: str, known: Collection[str]) -> str:

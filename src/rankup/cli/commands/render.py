@@ -10,7 +10,7 @@ import typer
 from rankup.cli.job_options import SCRIPT_LAST, job_options
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
-from rankup.cli.submitted_job import IgnoreOption, explain, ignored_codes, job_from
+from rankup.cli.submitted_job import IgnoreOption, draw_notes, explain, ignored_codes, job_from
 from rankup.resolve.advice import advise
 from rankup.script.render import render
 
@@ -39,7 +39,9 @@ def render_command(
     findings = advise(job, ignore=codes)
     text = render(job.spec, job.site, run_dir.absolute() if run_dir else None)
     if as_json:
-        console.print_json({"script": text, "findings": [finding.as_dict() for finding in findings]})
+        found = [finding.as_dict() for finding in findings]
+        console.print_json({"script": text, "findings": found, "notes": job.site.notes})
         return
+    draw_notes(job)
     console.draw_findings(findings)
     print(text, end="" if text.endswith("\n") else "\n")

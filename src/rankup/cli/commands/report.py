@@ -12,6 +12,7 @@ from rankup.batch.store import find
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
 from rankup.cli.output.console import shown
+from rankup.cli.output.month import hours_of_month
 from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption
 from rankup.errors import RankupError
 from rankup.findings.finding import Finding
@@ -35,6 +36,13 @@ def report(
             help="runs (directory, id or name), or one study (directory or results.json)",
         ),
     ],
+    month: Annotated[
+        str,
+        typer.Option(
+            metavar="YYYY-MM",
+            help="no page: the device-hours of all runs below these directories that began in this month",
+        ),
+    ] = "",
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="write here; default: report in the directory of the run or study"),
@@ -47,6 +55,9 @@ def report(
 
     The page is one file that needs no network. Several runs without --out are reported in ./report.
     """
+    if month:
+        hours_of_month([Path(target) for target in targets], month, as_json=as_json)
+        return
     if find_spec("matplotlib") is None:
         raise RankupError("no-matplotlib", "matplotlib is not installed", hint="pip install 'rankup[report]'")
     from rankup.scale.report.write import write

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +15,10 @@ from rankup.cli.output import console
 from rankup.cli.output.table import print_table
 from rankup.cli.site_survey import survey
 from rankup.core.files import make_folder, write_atomic
+from rankup.core.units import parse_duration
 from rankup.errors import RankupError
 from rankup.resolve.precedence import check_defaults
+from rankup.sites import bad_nodes
 from rankup.sites.lookup import PROJECT, find_site, lineage, list_sites, load_site, places, site_file
 
 app = typer.Typer(
@@ -86,6 +90,58 @@ def _what_is_wrong(path: Path, where: list[Path]) -> RankupError | None:
     except RankupError as error:
         return error
     return None
+
+
+@app.command("bad-nodes")
+def bad_nodes_command(
+    which: Annotated[
+        str,
+        typer.Argument(metavar="[SITE|FILE]", help="a profile that names the file (bad_nodes), or the file"),
+    ] = "",
+    add: Annotated[
+        list[str] | None, typer.Option("--add", metavar="NODE", help="note this node as bad; several times")
+    ] = None,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option("--remove", metavar="NODE", help="the node is good again; several times"),
+    ] = None,
+    why: Annotated[str, typer.Option(metavar="TEXT", help="with --add")] = "",
+    lasts: Annotated[str, typer.Option("--for", metavar="TIME", help="with --add: how long")] = "7d",
+    doctor: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="note the nodes that `rankup doctor --out FILE` found broken"),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the nodes that the team has noted as bad; --add and --remove change that.
+
+    A job of SLURM asks for other nodes (--exclude). PBS has no such option: there the job's log warns.
+    """
+    site = which or os.environ.get("RANKUP_SITE", "")
+    path = Path(which) if "/" in which else bad_nodes.file_of(find_site(site, os.environ, Path.cwd()))
+    if remove:
+        bad_nodes.remove(path, remove)
+    if add:
+        bad_nodes.add(path, add, why, _seconds(lasts))
+    if doctor is not None and (found := bad_nodes.found_by_doctor(doctor)):
+        for host, code in found.items():
+            bad_nodes.add(path, [host], f"rankup doctor: {code}", _seconds(lasts))
+    nodes = bad_nodes.read(path)
+    if as_json:
+        console.print_json([asdict(node) for node in nodes])
+    elif nodes:
+        until = {node: time.strftime("%Y-%m-%d %H:%M", time.localtime(node.until)) for node in nodes}
+        rows = [(node.host, until[node], node.by, node.why) for node in nodes]
+        print_table(("node", "until", "by", "why"), rows, fold=("why",))
+    else:
+        print(f"no bad nodes in {path}")
+
+
+def _seconds(text: str) -> int:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise RankupError("bad-duration", f"--for {text}: {error}") from None
 
 
 @app.command("new")

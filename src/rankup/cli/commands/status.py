@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ from rankup.cli.output import console
 from rankup.cli.output.console import shown
 from rankup.cli.output.table import Cell, print_table
 from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict
+from rankup.core.goodput import goodput_of
 from rankup.core.progress import newest_step, progress_numbers, progress_place
 from rankup.core.units import duration
 from rankup.schedulers.base import JobState
@@ -46,7 +47,7 @@ def status(
         ended = [run for run in runs if run[1].state.ended]
         runs = [run for run in runs if run not in ended[:-_RECENT]]
     if as_json:
-        console.print_json([as_dict(*run) for run in runs])
+        console.print_json([{**as_dict(*run), **(_goodput(run[0]) if target else {})} for run in runs])
     elif target:
         print("\n".join(_details(*runs[0])))
     elif runs:
@@ -72,7 +73,7 @@ def _row(job: SubmittedRun, s: RunStatus) -> tuple[Cell, ...]:
 
 
 def _details(job: SubmittedRun, standing: RunStatus) -> list[str]:
-    traces = standing.traces
+    traces, told = standing.traces, goodput_of(job.run.path)
     facts = {
         "task": "" if job.task is None else str(job.task),
         "state": standing.word + (f": {standing.reason}" if standing.reason else ""),
@@ -82,7 +83,8 @@ def _details(job: SubmittedRun, standing: RunStatus) -> list[str]:
         "time": _time(standing),
         "progress": _progress(job, standing),
         "attempts": str(traces.attempts or ""),
-        "requeues": f"{traces.requeues} of {job.spec.max_requeues}" if traces.requeues else "",
+        "requeues": _requeues(job, standing),
+        "goodput": told.line().removeprefix("goodput ") if told else "",
         "exit code": "" if standing.code is None else str(standing.code),
         "site": job.site,
         "run directory": shown(job.run.path),
@@ -92,6 +94,12 @@ def _details(job: SubmittedRun, standing: RunStatus) -> list[str]:
     for index, task in standing.tasks.items():
         lines.append(f"  task {index:<10}{task.word}" + (f": {task.reason}" if task.reason else ""))
     return lines
+
+
+def _goodput(job: SubmittedRun) -> dict[str, Any]:
+    """Of one run: it reads all of its records."""
+    told = goodput_of(job.run.path)
+    return {"goodput": told.as_dict() if told else None}
 
 
 def _progress(job: SubmittedRun, standing: RunStatus) -> str:
@@ -108,5 +116,13 @@ def _where_or_why(standing: RunStatus) -> str:
     return standing.reason if standing.suspended else standing.nodes or standing.reason
 
 
+def _requeues(job: SubmittedRun, standing: RunStatus) -> str:
+    """Each task of an array may be requeued so often."""
+    count, most = standing.traces.requeues, job.spec.max_requeues
+    each = f"{count}, of {most} for each task" if standing.tasks else f"{count} of {most}"
+    return each if count else ""
+
+
 def _time(standing: RunStatus) -> str:
-    return "" if standing.elapsed is None else duration(standing.elapsed)
+    """Schedulers tell whole seconds, and 0 of a job that waits."""
+    return duration(standing.elapsed) if standing.elapsed else ""

@@ -17,6 +17,7 @@ from rankup.cli.output.console import shown
 from rankup.cli.submitted_job import (
     IgnoreOption,
     become_a_shell,
+    draw_notes,
     explain,
     found_in_program,
     ignored_codes,
@@ -59,12 +60,17 @@ def submit_command(
         return
     asked_queue = [*over_queue_limits(job, env=os.environ, ignore=codes), *unknown_jobs(job, ignore=codes)]
     findings = in_order([*advise(job, ignore=codes), *asked_queue, *found_in_program(job, codes)])
-    if not force and fails(findings):
-        raise FindingsError(
-            findings, exit_code=1, conclusion="not submitted; --force submits the job all the same"
-        )
-    answer: dict[str, Any] = {"findings": [finding.as_dict() for finding in findings]}
+    errors = dict.fromkeys(finding.code for finding in findings if fails([finding]))
+    if errors and not force:
+        ignored = " ".join(f"--ignore {code}" for code in errors)
+        conclusion = f"not submitted; {ignored} leaves this out, --force submits in spite of all errors"
+        raise FindingsError(findings, exit_code=1, conclusion=conclusion)
+    answer: dict[str, Any] = {
+        "findings": [finding.as_dict() for finding in findings],
+        "notes": job.site.notes,
+    }
     if not as_json:
+        draw_notes(job)
         console.draw_findings(findings)
     if interactive and not dry_run:
         become_a_shell(job)

@@ -11,5 +11,6 @@
 | ``diagnostics`` | what ``rankup check`` finds: text, JSON, GitHub, SARIF |
 | ``top`` | the live view of a run |
 | ``verify_page`` | the answer of ``rankup verify`` as a page |
+| ``month`` | the device-hours of a group |
 | ``snapshots`` | snapshots as rows, verdicts and differences |
 """

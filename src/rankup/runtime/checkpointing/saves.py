@@ -108,6 +108,7 @@ class LoopSaves:
         there, and after the code for the epoch the state is saved again. ``keep``: it is never deleted."""
         if self.saver is None or (self._saved == self._position() and not self.again):
             return False
+        began = time.perf_counter()
         gradients = self._gradients_wait() if pending is None else pending
         outside |= self.steps_left() == 0  # after which the loop has no batch for a resume
         taken = self._state(gradients=gradients, within=not outside, keep=keep)
@@ -119,6 +120,7 @@ class LoopSaves:
         self.restart_clock()
         self.epochs_since = self.waited = 0
         self._due_after_epoch, self.again = False, outside
+        self._run.records.saved(time.perf_counter() - began)
         return True
 
     def save_after_window(self) -> None:
@@ -173,7 +175,9 @@ class LoopSaves:
             self._saved = None
             self.save(outside=True, keep=True)
             self.again = False
+        began = time.perf_counter()
         saver.close()
+        self._run.records.saved(time.perf_counter() - began)
         self.saver = None
 
     def note_saved(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from rankup.core.registry import load, target_of
 from rankup.errors import RankupError
+from rankup.runtime.loggers.earlier import EarlierAttempts
 
 LOGGERS = {
     "csv": "rankup.runtime.loggers.csv_log:CsvLog",
@@ -20,13 +21,15 @@ _PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow"}
 
 
 class Logger(Protocol):
-    """Made on rank 0 when a loop begins, with the folder of the run and the facts of the training."""
+    """Made on rank 0 when a loop begins, with the folder of the run, the facts of the training, and what earlier
+    attempts have told of it."""
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """``metrics`` after ``step`` steps."""
 
     def drop_after(self, step: int) -> None:
-        """This attempt trains on from ``step``: what earlier attempts told of later steps comes again."""
+        """This attempt trains on from ``step``: what earlier attempts told of later steps comes again. A logger that
+        can take nothing back leaves that out (``earlier``)."""
 
     def close(self) -> None:
         """The training is over, or its process ends."""
@@ -47,10 +50,12 @@ def logger_names(text: str) -> tuple[str, ...]:
     return names
 
 
-def open_loggers(names: tuple[str, ...], folder: Path, facts: Mapping[str, Any]) -> list[Logger]:
+def open_loggers(
+    names: tuple[str, ...], folder: Path, facts: Mapping[str, Any], earlier: EarlierAttempts
+) -> list[Logger]:
     """The loggers of one training. ``folder`` is the run directory, or the current one without a run."""
     made: list[Logger] = []
     for name in names:
         kind: Any = load(LOGGERS[name])
-        made.append(kind(folder, facts))
+        made.append(kind(folder, facts, earlier))
     return made

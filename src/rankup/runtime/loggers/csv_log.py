@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from rankup.core.files import make_folder, write_atomic
+from rankup.runtime.loggers.earlier import EarlierAttempts
 
 
 class CsvLog:
     """Columns step, name, value. An attempt that resumes appends; what it trains again is told once."""
 
-    def __init__(self, folder: Path, facts: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, facts: Mapping[str, Any], earlier: EarlierAttempts) -> None:
         make_folder(folder, purpose="log directory")
         training = facts.get("training")
         self._path = folder / (f"metrics-{training}.csv" if training else "metrics.csv")

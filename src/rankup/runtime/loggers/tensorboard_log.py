@@ -9,9 +9,11 @@ from typing import Any
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from torch.utils.tensorboard import SummaryWriter
 
+from rankup.runtime.loggers.earlier import EarlierAttempts
+
 
 class TensorBoardLog:
-    def __init__(self, folder: Path, facts: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, facts: Mapping[str, Any], earlier: EarlierAttempts) -> None:
         self._writer = SummaryWriter(str(folder / "tensorboard" / facts.get("training", "")))
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:

@@ -38,9 +38,16 @@ class Outputs:
         self._display: ProgressDisplay | None = None
 
     def begin(
-        self, unit: str, goal: int, global_step: int, facts: Mapping[str, Any], *, repeats: bool
+        self,
+        unit: str,
+        goal: int,
+        global_step: int,
+        facts: Mapping[str, Any],
+        spent: Mapping[str, float],
+        *,
+        repeats: bool,
     ) -> None:
-        """A loop begins. ``repeats``: all that it tells was told in an earlier attempt."""
+        """A loop begins, with what was ``spent`` before. ``repeats``: what it tells was told in an earlier attempt."""
         self._facts, self._begun_at = dict(facts), global_step
         self._repeats = repeats
         if self._directory is not None and not repeats:
@@ -48,9 +55,8 @@ class Outputs:
             self.attempt = _attempt_of_this_process(records / "steps.jsonl")
             self._steps_file = self._files.enter_context(RecordWriter(records / "steps.jsonl"))
             self._epochs_file = self._files.enter_context(RecordWriter(records / "epochs.jsonl"))
-            self._steps_file.write(
-                "begin", **self._about(), global_step=global_step, unit=unit, length=goal, facts=self._facts
-            )
+            about = {**self._about(), "global_step": global_step, "unit": unit, "length": goal}
+            self._steps_file.write("begin", **about, spent=spent, facts=self._facts)
         self._open_loggers()
         if not progress_is_shown_elsewhere():
             from rankup.runtime.records.progress_display import ProgressDisplay
@@ -92,7 +98,7 @@ class Outputs:
     def end(self, record: Mapping[str, Any] | None) -> None:
         """The loop is over. ``record`` None: it was left, or did no step."""
         if self._steps_file is not None and record is not None:
-            self._steps_file.write("end", attempt=self.attempt, **record)
+            self._steps_file.write("end", **self._about(), **record)
         self._repeats = False
         self._files.close()
         self._steps_file = self._epochs_file = self._display = None
@@ -118,10 +124,16 @@ class Outputs:
         if self._loggers or not self._logger_names:
             return
         from rankup.runtime.loggers.base import open_loggers
+        from rankup.runtime.loggers.earlier import EarlierAttempts
 
         folder = self._directory.path if self._directory is not None else Path.cwd()
-        facts = {**self._facts, "training": self._name or _order_of_this_process(folder)}
-        self._loggers = open_loggers(self._logger_names, folder, facts)
+        training = self._name or _order_of_this_process(folder)
+        # Records have no order: of a second training without a name nobody knows what was told.
+        known = self._directory is not None and training == self._name
+        earlier = EarlierAttempts(folder if known else None, training)
+        self._loggers = open_loggers(
+            self._logger_names, folder, {**self._facts, "training": training}, earlier
+        )
         for logger in self._loggers:
             atexit.register(logger.close)
 

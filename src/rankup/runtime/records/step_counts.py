@@ -66,6 +66,36 @@ class StepCounts:
         return now >= self.due
 
 
+#: In steps; in saves, as long as the training waits for them; in the code after the epochs' steps.
+TRAINED, SAVING, EVALUATING = "trained", "saving", "evaluating"
+
+
+class TimeSpent:
+    """Device-seconds of one training, over all attempts, by the clock of rank 0; ``core.goodput`` adds them up.
+
+    They are in the snapshots: what an attempt spent after the one from which the next attempt resumes is missing there,
+    and so counts as lost.
+    """
+
+    def __init__(self, devices: int) -> None:
+        self._devices = devices
+        self._spent = dict.fromkeys((TRAINED, SAVING, EVALUATING), 0.0)
+
+    def add(self, what: str, seconds: float, *, within: str = "") -> None:
+        """``within``: the time also counts, or will count, as that, and is taken off it."""
+        self._spent[what] += seconds * self._devices
+        if within:
+            self._spent[within] -= seconds * self._devices
+
+    def state_dict(self, training_since: float = 0.0) -> dict[str, float]:
+        """``training_since``: seconds of steps that nobody has added yet."""
+        now = {**self._spent, TRAINED: self._spent[TRAINED] + training_since * self._devices}
+        return {what: round(seconds, 3) for what, seconds in now.items()}
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        self._spent.update(state)
+
+
 class TrainingTotals:
     """Seconds, samples and waiting of one training on this rank: over all its attempts, of the epoch in progress, and
     of this loop. They are in the snapshots of every rank: a resumed run goes on with those of the attempts before. The
@@ -75,8 +105,9 @@ class TrainingTotals:
     done what it was given.
     """
 
-    def __init__(self, wait: Callable[[], None]) -> None:
+    def __init__(self, wait: Callable[[], None], devices: int) -> None:
         self._wait = wait
+        self._spent = TimeSpent(devices)
         self.counts = StepCounts(0, None)
         self._seconds, self._samples = 0.0, 0  # of epochs that are over, and of this one when the clock stood
         self._epoch_seconds, self._epoch_waited = 0.0, 0.0
@@ -96,12 +127,14 @@ class TrainingTotals:
             "epoch_seconds": self.epoch_seconds,
             "epoch_samples": self.epoch_samples,
             "epoch_waited": self._epoch_waited,
+            "spent": self.spent(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._seconds, self._samples = state["seconds"], state["samples"]
         self._epoch_seconds, self._epoch_waited = state["epoch_seconds"], state["epoch_waited"]
         self._epoch_samples_before = state["epoch_samples"] - self.counts.total
+        self._spent.load_state_dict(state["spent"])
 
     # ----------------------------------------------------------------- totals
 
@@ -135,6 +168,10 @@ class TrainingTotals:
         """Of this loop."""
         return self._now(self._loop_seconds)
 
+    def spent(self) -> dict[str, float]:
+        """Device-seconds by what they were spent on, over all attempts."""
+        return self._spent.state_dict(self._now(0.0))
+
     def tell_waited(self) -> float:
         """Seconds of waiting since it was asked last, which count for the epoch in progress from now on."""
         untold = self.counts.waited - self._told_waited
@@ -166,7 +203,17 @@ class TrainingTotals:
         self._seconds += passed
         self._epoch_seconds += passed
         self._loop_seconds += passed
+        self._spent.add(TRAINED, passed)
         self.tell_waited()
+
+    def saved(self, seconds: float, *, after_epoch: bool) -> None:
+        """The training has waited so long for a save: within its steps, after those of an epoch, or elsewhere."""
+        steps = TRAINED if self._since is not None else ""
+        self._spent.add(SAVING, seconds, within=EVALUATING if after_epoch else steps)
+
+    def evaluated(self, seconds: float) -> None:
+        """The code after the steps of an epoch is done; saves in it count as saves."""
+        self._spent.add(EVALUATING, seconds)
 
     def end_epoch(self) -> None:
         self._samples += self.epoch_samples

@@ -51,7 +51,7 @@ class TrainingRecords:
 
             self._outputs = Outputs(directory, name, loggers)
         self._rank, self._world_size = rank, world_size
-        self._totals = TrainingTotals(self._wait_for_device)
+        self._totals = TrainingTotals(self._wait_for_device, world_size)
         self._own: RankRecords | None = None  # of the loop that is running
         self._device = device
         self._directory = directory
@@ -115,7 +115,7 @@ class TrainingRecords:
             self._own = RankRecords(path, self._rank, self._world_size, self._device, self._name, counts)
             self._own.begin()
         if self._outputs is not None:
-            self._outputs.begin(unit, goal, global_step, facts, repeats=repeats)
+            self._outputs.begin(unit, goal, global_step, facts, self._totals.spent(), repeats=repeats)
             if recorded and not repeats:
                 local = (facts.get("global_batch") or 0) // (
                     self._world_size * (facts.get("accumulate") or 1)
@@ -167,10 +167,9 @@ class TrainingRecords:
     def epoch_done(self, index: int, global_step: int) -> None:
         """The code after the inner loop is done as well."""
         if self._trained_at is not None:
-            self._behind, self._behinds = (
-                self._behind + time.perf_counter() - self._trained_at,
-                self._behinds + 1,
-            )
+            seconds = time.perf_counter() - self._trained_at
+            self._behind, self._behinds = self._behind + seconds, self._behinds + 1
+            self._totals.evaluated(seconds)
             self._trained_at = None
         if self._outputs is not None:
             self._say_last_step(global_step)
@@ -181,11 +180,15 @@ class TrainingRecords:
                 **{"epoch": index + 1, "epochs": self._goal if self._unit == "epochs" else None},
                 **{"steps": self._step, "global_step": global_step, "samples": self._totals.epoch_samples},
                 **{"seconds": self._totals.epoch_seconds, "data_s": self._totals.epoch_waited},
-                "metrics": self._logged.latest(),
+                **{"spent": self._totals.spent(), "metrics": self._logged.latest()},
             }
             self._outputs.epoch(record)
         self._logged.end_epoch()
         self._totals.end_epoch()
+
+    def saved(self, seconds: float) -> None:
+        """The training has waited so long for a save."""
+        self._totals.saved(seconds, after_epoch=self._trained_at is not None)
 
     def end(self, global_step: int, *, complete: bool, optimizer_steps: int) -> None:
         """The loop is over, or was left (not ``complete``). ``optimizer_steps``: also those that the loss scaling left
@@ -238,7 +241,7 @@ class TrainingRecords:
             "data_s": totals.tell_waited(),
             "seconds": totals.seconds,
             "left": None if left_steps is None else self._seconds_left(left_steps, elapsed),
-            "metrics": told,
+            **{"spent": totals.spent(), "metrics": told},
         }
         for step, numbers in logged.items():
             self._outputs.log(step, numbers)
@@ -267,7 +270,7 @@ class TrainingRecords:
                 "optimizer_steps": optimizer_steps,
             },
             **{"warm_seconds": seconds - warm_seconds, "warm_samples": counts.total - warm_samples},
-            "data_s": counts.waited,
+            **{"data_s": counts.waited, "spent": self._totals.spent()},
             "seen": self._first_batches.facts if self._first_batches is not None else {},
         }
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from rankup.core import forked
+from rankup.core.goodput import goodput_of
 from rankup.errors import RankupError
 from rankup.findings.finding import Finding, Severity, in_order
 from rankup.scale.parts import largest_loss
@@ -243,4 +246,7 @@ def _run_facts(runs: Sequence[RunRecords]) -> list[tuple[str, str]]:
         values = {str(run.summary.get(key, "")) for run in runs}
         if len(values) == 1 and (value := values.pop()):
             facts.append((word, plain(value)))
+    told = [one for run in runs if (one := goodput_of(Path(run.path))) is not None]
+    if told:
+        facts.append(("Goodput", functools.reduce(operator.add, told).line().removeprefix("goodput ")))
     return [*facts, ("Records", f"{sum(run.records for run in runs):,}")]

@@ -13,7 +13,7 @@ from rankup.errors import RankupError
 from rankup.findings.finding import Finding
 from rankup.schedulers.base import JobStatus, Scheduler
 from rankup.schedulers.error_table import explain_error, own_words
-from rankup.schedulers.pbs import directives, limits, start_estimate
+from rankup.schedulers.pbs import directives, limits, queue_range, start_estimate
 from rankup.schedulers.pbs.errors import CANCEL, ENDED, SUBMIT, UNREACHABLE
 from rankup.schedulers.pbs.qstat import Attributes, read_qstat
 from rankup.schedulers.pbs.states import job_status
@@ -132,6 +132,12 @@ class Pbs(Scheduler):
         self, done: Completed, spec: JobSpec, site: Site, env: Mapping[str, str]
     ) -> list[Finding]:
         return limits.read_limits(done, spec, site)
+
+    def range_command(self, spec: JobSpec) -> list[str]:
+        return queue_range.range_command(spec)
+
+    def out_of_range(self, done: Completed, spec: JobSpec) -> list[str]:
+        return queue_range.out_of_range(done.out, spec)
 
     def start_command(self, spec: JobSpec, site: Site) -> list[str]:
         return [*start_estimate.START_COMMAND]

@@ -44,6 +44,17 @@ class Slurm(Scheduler):
     def successor_command(self, script: Path, spec: JobSpec, site: Site, after: str) -> list[str]:
         return [*self._sbatch(spec), *_dependency(afterany=[after]), str(script)]
 
+    def exclude_options(self, hosts: Sequence[str], spec: JobSpec) -> list[str]:
+        # One on the command line replaces that of the script.
+        words = [word for directive in spec.directives for word in shlex.split(directive)]
+        own = [
+            value
+            for word in words
+            for name, _, value in [word.partition("=")]
+            if name == "--exclude" and value
+        ]
+        return [f"--exclude={','.join([*own, *hosts])}"]
+
     def _sbatch(self, spec: JobSpec) -> list[str]:
         tokens = ["sbatch", "--parsable"]
         # SBATCH_ACCOUNT and SBATCH_PARTITION of the login shell beat the script's directives, and not the command line.

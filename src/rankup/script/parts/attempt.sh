@@ -27,7 +27,14 @@ finish() { # WORD CODE
   echo "$2" >"$RUN/exit_code"
   tidy "$1"
   say "$1, exit code $2"
+  [ "$1" = requeue ] || tell_goodput
   exit "${code_for_scheduler:-$2}"
+}
+# What the devices did over all attempts, if the program's PYTHON has rankup: a line, and goodput.json.
+python=''
+tell_goodput() {
+  case ${python##*/} in python*) ;; *) return ;; esac
+  (cd / && timeout 60 "$python" -m rankup.core.goodput "$RUN") 2>/dev/null # modules in the job's folder are not meant
 }
 # Removes secrets: the agents' scripts, and, if no attempt follows, secrets.env, which all tasks of an array share.
 # (`rankup resume` writes it again.)

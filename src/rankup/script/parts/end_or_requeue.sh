@@ -1,7 +1,8 @@
 # ---- How it ended --------------------------------------------------------------------------------------------------
 # Rank 0 of a program that uses rankup has left a word: `requeue` means saved, and to be continued.
-end_attempt() {
+end_attempt() { # PYTHON
   local outcome without=0 why
+  python=$1
   [ -z "${holder:-}" ] || kill "$holder" 2>/dev/null # the port is free again
   outcome=$(cat "$RUN/outcome" 2>/dev/null)
   [ -e "$RUN/CANCELLED" ] && finish cancelled 143

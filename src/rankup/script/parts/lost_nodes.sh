@@ -19,5 +19,8 @@ find_lost_nodes() {
     if [ -n "$lost" ] || [ "$SECONDS" -ge "$patience" ]; then break; fi
     sleep 5
   done
-  [ -z "$lost" ] || say "the scheduler has lost a node of this job:$lost"
+  [ -n "$lost" ] || return
+  say "the scheduler has lost a node of this job:$lost"
+  # shellcheck disable=SC2086 # one or more
+  [ -z "${BAD_NODES:-}" ] || note_bad_nodes "lost by PBS" $lost
 }

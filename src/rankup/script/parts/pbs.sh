@@ -28,14 +28,15 @@ requeue() {
       echo "$next" >>"$RUN/jobs" && hand_over "$next"
   fi
 }
-# Jobs that wait for the success of this one now wait for its successor. PBS still keeps them in this job's own list, and
-# deletes them if it ends with 75: so it ends with 0 if all of them were changed.
+# Jobs that wait for the success of this one, or for its end, now wait for its successor. PBS still keeps them in this
+# job's own list, and deletes those that wait for success if it ends with 75: so it ends with 0 if all were changed.
 hand_over() { # TO
   local id waits_for told='' untold=''
-  for id in $(details "$JOB" | sed -n 's/.*beforeok:\([^, ]*\).*/\1/p' | tr : ' '); do
+  for id in $(details "$JOB" | grep -oE 'before(ok|any):[^, ]*' | cut -d : -f 2- | tr : ' '); do
+    [ "${id%%.*}" != "${1%%.*}" ] || continue # the successor itself
     waits_for=$(details "$id" | sed -n 's/.* depend = \([^ ]*\).*/\1/p')
     if qalter -W "depend=${waits_for//":$JOB"/":$1"}" "${id%%@*}"; then told=yes; else untold="$untold ${id%%@*}"; fi
   done
-  [ -z "$untold" ] || say "could not be told to wait for $1, and PBS will delete what waits for $JOB:$untold"
+  [ -z "$untold" ] || say "could not be told to wait for $1 instead of $JOB:$untold"
   [ -z "$told" ] || [ -n "$untold" ] || code_for_scheduler=0
 }

@@ -7,5 +7,7 @@ preflight() { # PYTHON RANKS_PER_NODE
   fi
   rm -f "$RUN/doctor.json"
   "$1" -m rankup doctor --quick --nproc-per-node "$2" --dir "$RUN" --out "$RUN/doctor.json"
-  ! grep -qs '"verdict": "broken"' "$RUN/doctor.json" || finish failed 1
+  grep -qs '"verdict": "broken"' "$RUN/doctor.json" || return 0
+  [ -z "${BAD_NODES:-}" ] || "$1" -m rankup sites bad-nodes "$BAD_NODES" --doctor "$RUN/doctor.json"
+  finish failed 1
 }

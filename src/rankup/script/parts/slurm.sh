@@ -15,5 +15,14 @@ read_allocation() {
   export SLURM_EXPORT_ENV=ALL
   trap : USR1 # until there are ranks to be asked
 }
-# Requeues the job under the same id, with the same log. SLURM waits about two minutes before it starts again.
-requeue() { scontrol requeue "$JOB"; }
+# Requeues the job under the same id, with the same log. SLURM waits about two minutes before it starts again: without
+# the nodes on which nothing could be started, and those that the team has noted as bad.
+requeue() {
+  local bad
+  scontrol requeue "$JOB" || return
+  # (SLURM ends this script some seconds later, and takes this for a waiting job only.)
+  # shellcheck disable=SC2086 # one or more
+  bad=$(printf '%s,' ${lost:-})$([ -z "${BAD_NODES:-}" ] || list_bad_nodes)
+  bad=$(tr -s , <<<"$bad,$(scontrol --oneliner show job "$JOB" | sed -n 's/.* ExcNodeList=\([^ (]*\).*/\1/p')" | sed 's/^,//; s/,$//')
+  [ -z "$bad" ] || scontrol update "JobId=$JOB" "ExcNodeList=$bad" || say "the next attempt may get these nodes again: $bad"
+}

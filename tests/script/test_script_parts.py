@@ -1,0 +1,82 @@
+"""Functions of a job's script, each alone: the nodes of the next attempt under SLURM, and ranks that train alone."""
+
+from __future__ import annotations
+
+import subprocess
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+SAY = 'say() { echo "said: $*"; }\n'
+
+
+def bash(parts: list[str], text: str, **env: str) -> list[str]:
+    """The lines that ``text`` prints after these parts of a script."""
+    source = "".join(files("rankup.script").joinpath("parts", name).read_text() for name in parts)
+    done = subprocess.run(
+        ["bash", "-c", SAY + source + text],
+        env={"PATH": "/usr/bin:/bin", **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not done.stderr, done.stderr
+    return done.stdout.splitlines()
+
+
+LAUNCH = "srun: error: Task launch for StepId=1.0 failed on node node2: Communication connection failure\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "state", "lost"),
+    [
+        (LAUNCH + LAUNCH.replace("node2", "node3"), "code=233", "node2 node3"),
+        (LAUNCH, "code=0", ""),
+        (LAUNCH, "code=233 called=yes", ""),  # the job was asked to end
+        ("rank 0 said: " + LAUNCH, "code=1", ""),
+    ],
+)
+def test_a_node_on_which_srun_could_start_nothing_is_lost(tmp_path: Path, log: str, state: str, lost: str):
+    path = tmp_path / "job.log"
+    path.write_text("srun: error: Task launch for StepId=0.0 failed on node old: of an attempt before\n")
+    began = path.stat().st_size
+    path.write_text(path.read_text() + log)
+    text = f'{state}\nlog_began={began}\nfind_lost_nodes\necho "lost: $lost"\n'
+    env = {"RUN": str(tmp_path), "log_file": str(path), "called": "", "terminated": ""}
+    assert bash(["slurm_lost_nodes.sh"], text, **env)[-1] == f"lost: {lost}"
+
+
+SCONTROL = """scontrol() {
+  echo "scontrol $*"
+  case $1 in --oneliner) echo "JobId=7 ReqNodeList=(null) ExcNodeList=OWN Features=" ;; esac
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("lost", "noted", "own", "left_out"),
+    [
+        (" n1 n2", "n3 9999999999 ada bad\nn4 1 ada long ago\n", "n9", "n1,n2,n3,n9"),
+        ("", "n3 9999999999 ada bad\n", "(null)", "n3"),
+        ("n1", "", "(null)", "n1"),
+        ("", "", "(null)", ""),
+    ],
+)
+def test_a_requeue_leaves_bad_nodes_out(tmp_path: Path, lost: str, noted: str, own: str, left_out: str):
+    (tmp_path / "bad").write_text(noted)
+    said = bash(
+        ["slurm.sh", "bad_nodes.sh"],
+        SCONTROL.replace("OWN", own) + "requeue\n",
+        **{"JOB": "7", "lost": lost, "BAD_NODES": str(tmp_path / "bad")},
+    )
+    update = [f"scontrol update JobId=7 ExcNodeList={left_out}"] if left_out else []
+    assert said == ["scontrol requeue 7", *update]
+
+
+@pytest.mark.parametrize(("ranks", "said"), [(0, 0), (1, 0), (3, 1)])
+def test_ranks_that_each_train_a_model_of_their_own_are_told_once(tmp_path: Path, ranks: int, said: int):
+    for rank in range(ranks):
+        (tmp_path / f"trained-alone-{rank}").touch()
+    lines = bash(["watch.sh"], "told=\ntell_separate_models\ntell_separate_models\n", RUN=str(tmp_path))
+    assert len([line for line in lines if f"{ranks} processes each train their own model" in line]) == said
