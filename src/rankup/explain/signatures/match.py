@@ -33,6 +33,7 @@ _WORDS = (
     "exit status", "compiled with", "scalar outputs", "supports ", "fp16 gradients",
     "recomputed values", "inf checks", "dtype", "could not", "truncated", "resolve ", "components were",
     "not known", "only support", "only dense", "make: ", "make[", "valid samples", "nltk downloader", "no longer alive",
+    "access fault", "times out",
 )  # fmt: skip
 _DIGITS = re.compile(r"\d+")
 _LONGEST = 4000

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rankup.check.facts.job.commands import Variable
 from rankup.check.facts.job.environment import SLURM_VARIABLES
 from rankup.check.facts.job.job import Job
 from rankup.check.facts.job.typos import is_like
@@ -38,7 +37,7 @@ def find(job: Job) -> Iterator[Match]:
         ):
             continue
         shown = job.document[variable.span]
-        meant = _meant(job, variable)
+        meant = _meant(job, name)
         if meant is None or name not in shown:  # <word>: a word to fill in
             continue
         seen.add(name)
@@ -46,8 +45,7 @@ def find(job: Job) -> Iterator[Match]:
         yield Match(job.document, variable.span, f"{name} is never set; {meant} was meant.", edits)
 
 
-def _meant(job: Job, variable: Variable) -> str | None:
-    name = variable.name
+def _meant(job: Job, name: str) -> str | None:
     if name.startswith("SLURM_"):
         if name in SLURM_VARIABLES:
             return None
@@ -61,8 +59,10 @@ def _meant(job: Job, variable: Variable) -> str | None:
     if name in _OF_THE_USER:
         return None
     like = [known for known, bindings in job.assigned.items() if is_like(name, known) and bindings]
-    if len(like) != 1 or any(variable in binding.value.atoms for binding in job.assigned[like[0]]):
-        return None  # DATA="$data": who submits the job sets it
+    if len(like) != 1 or any(
+        known.name == name for binding in job.assigned[like[0]] for known in binding.value.variables()
+    ):
+        return None  # DATA="$data": who submits the job sets it, or the scheduler
     return like[0]
 
 
@@ -89,6 +89,11 @@ srun torchrun --nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=$MASTER_ADR:29500 t
 """,
     ),
     silent=(
+        """#!/bin/bash
+#PBS -l select=1:ncpus=4
+export PBS_JOB_ID="${PBS_JOBID/.pbs/}"
+python train.py > "$PBS_JOBID.log"
+""",
         """#!/bin/bash
 #SBATCH --nodes=1
 PROJECT1=/scratch/me

@@ -9,13 +9,15 @@ from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 
 _PATHS = ("dirname", "realpath", "readlink")
+#: Who asks for one of these knows that the script also runs outside of a job, and takes another folder in it.
+_OF_A_JOB = frozenset({"SLURM_JOB_ID", "SLURM_SUBMIT_DIR", "PBS_JOBID", "PBS_O_WORKDIR"})
 
 
 def find(job: Job) -> Iterator[Match]:
     if (
         job.scheduler not in ("slurm", "pbs", "torque")
         or job.functions & {"usage"}
-        or "SLURM_JOB_ID" in job.tested
+        or not _OF_A_JOB.isdisjoint(job.tested)
     ):
         return
     for command in job.commands:
@@ -65,6 +67,12 @@ python "$HERE/train.py"
 #SBATCH --nodes=1
 cd "${SLURM_SUBMIT_DIR:-$(dirname "$0")}"
 python train.py
+""",
+        """#!/bin/bash
+#SBATCH --nodes=1
+HERE=$(dirname "$0")
+if [ ! -z "$SLURM_SUBMIT_DIR" ]; then HERE=$SLURM_SUBMIT_DIR; fi
+python "$HERE/train.py"
 """,
         """#!/bin/bash
 HERE=$(dirname "$0")
