@@ -79,6 +79,8 @@ GIVEN = {
     "conda": (["--conda", "c"], "c"),
     "container": (["--container", "i.sif"], "i.sif"),
     "binds": (["--bind", "/a:/b"], ("/a:/b",)),
+    "stage": (["--stage", "data=/a=b.tar", "--stage", "env=e"], {"data": "/a=b.tar", "env": "e"}),
+    "back": (["--back", "out/*", "--back", "logs"], ("out/*", "logs")),
     "env": (["--env", "A=b=c", "--env", "B="], {"A": "b=c", "B": ""}),
     "secrets": (["--env", "TOKEN"], ("TOKEN",)),
     "pre": (["--pre", "ulimit -n 4096"], ("ulimit -n 4096",)),

@@ -31,6 +31,7 @@ WHOLE = (
     *("eap-fanout-mpiexec", "eap-fanout-pbs_tmrsh", "eap-fanout-ssh", "sockeye-one-node-mpirun"),
     *("cyclone-cpu-torchrun", "olivia-two-nodes-torchrun"),
     *("sockeye-two-nodes-mpirun", "pbs-array", "pbs-two-processes", "local-one", "local-two"),
+    *("slurm-stage", "pbs-stage"),
 )
 
 
@@ -76,7 +77,15 @@ def test_no_golden_file_is_left_over():
 
 
 # shellcheck needs a second for each. The first screens of the others are read without what they call.
-LINTED = ("alliance-two-nodes-mpirun", "slurm-elastic", "pbs-array", "eap-fanout-ssh", "local-two")
+LINTED = (
+    "alliance-two-nodes-mpirun",
+    "slurm-elastic",
+    "pbs-array",
+    "eap-fanout-ssh",
+    "local-two",
+    "slurm-stage",
+    "pbs-stage",
+)
 LINTED_BY_HAND = ("slurm-array", "eap-two-nodes-torchrun")
 
 

@@ -21,6 +21,7 @@ def environment(spec: JobSpec, site: Site) -> list[str]:
         f"cd {path_code(str(spec.folder))} || finish failed 1",
         *(["# Yours, before the modules:", *map(_Own, spec.pre_modules)] if spec.pre_modules else []),
         *_modules(spec, site),
+        *(["stage_in # RANKUP_STAGE"] if spec.uses_local_disk else []),
         *_venv(spec),
         *_conda(spec),
         *_paths(site),

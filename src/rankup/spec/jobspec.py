@@ -23,10 +23,12 @@ from rankup.spec.field_types import (
     JobIds,
     Lines,
     MiB,
+    PathsInside,
     Plain,
     PlainTexts,
     RunName,
     Seconds,
+    StageSources,
     Text,
     VariableNames,
     Word,
@@ -168,6 +170,24 @@ class JobSpec(BaseModel):
         Flag(ENVIRONMENT, "threads of each process; default: cores / processes", "N", of=EVERYWHERE),
     ] = None
 
+    # What the nodes have on their own disks while the job runs: [stage] of a job.toml
+    stage: Annotated[
+        StageSources,
+        Flag(
+            ENVIRONMENT,
+            "copy a file, archive or folder to each node's disk, as {stage}/NAME; may be repeated",
+            "NAME=PATH",
+        ),
+    ] = Field(default_factory=dict)
+    back: Annotated[
+        PathsInside,
+        Flag(
+            ENVIRONMENT,
+            "copy what matches below {stage} to the run directory at the end; may be repeated",
+            "PATTERN",
+        ),
+    ] = ()
+
     max_requeues: Annotated[
         int, Field(ge=0), Flag(TIME_LIMIT, "requeue at most K times when time runs out", "K")
     ] = 10
@@ -238,6 +258,11 @@ class JobSpec(BaseModel):
     def rank_command(self) -> tuple[str, ...]:
         """What one rank executes."""
         return (self.interpreter, *self.command) if self.is_python else self.command
+
+    @property
+    def uses_local_disk(self) -> bool:
+        """Whether its script brings data to the nodes' own disks, or results back from there."""
+        return bool(self.stage or self.back)
 
     @property
     def world_size(self) -> int:
