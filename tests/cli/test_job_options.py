@@ -92,6 +92,7 @@ GIVEN = {
     "after": (["--after", "12", "--after", "13"], ("12", "13")),
     "after_any": (["--after-any", "12"], ("12",)),
     "array": (["--array", "0-9%2"], "0-9%2"),
+    "freeze": (["--freeze"], True),
     "nccl_debug": (["--nccl-debug"], True),
     "preflight": (["--preflight"], True),
     "monitor": (["--no-monitor"], False),

@@ -218,6 +218,9 @@ class JobSpec(BaseModel):
     runs_root: Annotated[
         Folder, Flag(AROUND, "directory of the run directories; default: runs", "DIR", of=EVERYWHERE)
     ] = Path("runs")
+    freeze: Annotated[
+        bool, Flag(AROUND, "copy the code at the submit: all attempts run it as it was then")
+    ] = False
     nccl_debug: Annotated[bool, Flag(AROUND, "let NCCL log what it does (NCCL_DEBUG=INFO)")] = False
     preflight: Annotated[
         bool, Flag(AROUND, "examine the nodes first, if they have rankup, and end if one is broken")
