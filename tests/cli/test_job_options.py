@@ -77,6 +77,7 @@ GIVEN = {
     "modules": (["--module", "a", "--module", "b"], ("a", "b")),
     "venv": (["--venv", "v"], "v"),
     "conda": (["--conda", "c"], "c"),
+    "pixi": (["--pixi", "p"], "p"),
     "container": (["--container", "i.sif"], "i.sif"),
     "binds": (["--bind", "/a:/b"], ("/a:/b",)),
     "stage": (["--stage", "data=/a=b.tar", "--stage", "env=e"], {"data": "/a=b.tar", "env": "e"}),

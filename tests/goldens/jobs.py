@@ -67,6 +67,7 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
             "slurm",
             {**two, "conda": "torch-env", "directives": ("--reservation=course",), "exclusive": True},
         ),
+        "slurm-pixi": ("slurm", {**two, "pixi": "$HOME/my project"}),
         "slurm-preflight": ("slurm", {**two, "preflight": True}),
         "slurm-program": (
             "slurm",

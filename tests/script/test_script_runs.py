@@ -840,3 +840,18 @@ def test_data_that_is_missing_ends_the_job_before_a_rank_starts(tmp_path: Path):
     assert job["why"] == why and why in job.log
     status = status_of(SubmittedRun(job.run, job.spec, "pbs", "pbs"), {})
     assert (status.state, status.reason) == (JobState.FAILED, why)
+
+
+PIXI = """#!/bin/bash
+[ "$*" = "shell-hook --shell bash --frozen --no-install --manifest-path $HOME/a project" ] || exit 2
+echo 'export OF_PIXI="its value"'
+"""
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_pixi_workspace_is_activated_as_it_is_installed_or_the_job_ends(tmp_path: Path, answers: bool):
+    job = Job(tmp_path, command=bash('echo "has $OF_PIXI"'), pixi="$HOME/a project")
+    (job.fakes / "pixi").write_text(PIXI if answers else "#!/bin/bash\nexit 1\n")
+    (job.fakes / "pixi").chmod(0o755)
+    assert job.execute() == (0 if answers else 1), job.log
+    assert ("has its value" in job.log) is answers and ("has" in job.log) is answers

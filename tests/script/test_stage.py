@@ -187,3 +187,15 @@ def test_results_come_back_by_node_and_are_there_again_in_the_next_attempt(node:
     (node.folder / "out" / "deep" / "model.pt").write_text("better weights")
     node.stage("back", back="out/*", node=1)
     assert (results / "out" / "deep" / "model.pt").read_text() == "better weights"
+
+
+def test_an_environment_of_conda_pack_is_unpacked_for_its_place(node: Node):
+    packed = node.shared / "env"
+    (packed / "bin").mkdir(parents=True)
+    (packed / "bin" / "python").symlink_to(sys.executable)
+    (packed / "bin" / "conda-unpack").write_text(
+        "import pathlib; (pathlib.Path(__file__).parent / 'done').touch()"
+    )
+    subprocess.run(["tar", "-C", packed, "-czf", node.shared / "env.tar.gz", "."], check=True)
+    assert node.stage("in", f"env={node.shared / 'env.tar.gz'}").returncode == 0
+    assert (node.folder / "env" / "bin" / "done").exists()

@@ -42,7 +42,7 @@ def checked_job(
     folder = values["folder"][0]
     given = {key: value for key, (value, _) in values.items() if not key.startswith("env.")}
     given["env"] = {key[4:]: value for key, (value, _) in values.items() if key.startswith("env.")}
-    given |= {key: _absolute(folder, given[key]) for key in ("venv", "container")}
+    given |= {key: _absolute(folder, given[key]) for key in ("venv", "pixi", "container")}
     given["conda"] = _absolute(folder, given["conda"]) if "/" in str(given["conda"]) else given["conda"]
     given["binds"] = tuple(_bind(folder, bind) for bind in given["binds"])
     if isinstance(given["stage"], dict):

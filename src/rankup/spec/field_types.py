@@ -22,7 +22,7 @@ OF_THE_SCRIPT = frozenset(
         *("PLACES", "RUN", "RUNS", "STOP_BEFORE", "cores"),
         *("RANKUP_RUN", "RANKUP_RUN_DIR", "RANKUP_SUCCESSOR", "RANKUP_TASK"),
         *("BACK", "LOCAL_DISK", "RANKUP_STAGE", "STAGE", "STAGE_PYTHON"),
-        *("address", "called", "holder", "i", "log_began", "log_file", "peer", "port", "python"),
+        *("address", "called", "holder", "hook", "i", "log_began", "log_file", "peer", "port", "python"),
         "terminated",
     }
 )

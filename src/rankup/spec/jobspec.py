@@ -144,6 +144,7 @@ class JobSpec(BaseModel):
     ] = ()
     venv: Annotated[Plain, Flag(ENVIRONMENT, "virtual environment to activate", "DIR")] = ""
     conda: Annotated[Plain, Flag(ENVIRONMENT, "conda environment to activate", "NAME|DIR")] = ""
+    pixi: Annotated[Plain, Flag(ENVIRONMENT, "pixi workspace to activate, as it is installed", "DIR")] = ""
     container: Annotated[Plain, Flag(ENVIRONMENT, "Apptainer image to run in", "IMAGE")] = ""
     binds: Annotated[
         tuple[str, ...],
@@ -306,7 +307,8 @@ class JobSpec(BaseModel):
         launcher, nodes, nproc, gpus = (
             values[k] for k in ("launcher", "nodes", "nproc_per_node", "gpus_per_node")
         )
-        time, lead, conda = (values[key] for key in ("time", "stop_before", "conda"))
+        time, lead = values["time"], values["stop_before"]
+        environments = [key for key in ("venv", "conda", "pixi") if values[key]]
         reasons = []
         if launcher == "single" and nodes and nproc and nodes * nproc > 1:
             reasons.append(f"the launcher single starts one process, but the job has {nodes * nproc}")
@@ -314,10 +316,11 @@ class JobSpec(BaseModel):
             reasons.append(f"max_restarts requires the launcher torchrun, and the launcher is {launcher}")
         if time and lead and lead >= time:
             reasons.append(f"--stop-before ({lead} s) must be shorter than --time ({time} s)")
-        if conda and values["venv"]:
-            reasons.append("venv and conda are two environments: choose one")
-        elif conda and values["container"]:
-            reasons.append("a container has its own Python, and not conda's: --conda '' or --container ''")
+        if len(environments) > 1:
+            reasons.append(f"{' and '.join(environments)} are {len(environments)} environments: choose one")
+        elif values["container"] and environments not in ([], ["venv"]):
+            name = environments[0]
+            reasons.append(f"a container has its own Python, and not {name}'s: --{name} '' or --container ''")
         if gpus and nproc and nproc > gpus:
             reasons.append(f"{nproc} processes would share {gpus} GPUs on each node")
         return reasons

@@ -365,6 +365,11 @@ def unpack(source: Source, path: str, progress: Progress) -> str:
         if process.wait() != 0:
             said.seek(0)
             refuse_tool("tar", said.read().decode(errors="replace"), source)
+    unpacker = os.path.join(source.place, "bin", "conda-unpack")
+    if os.path.exists(unpacker):  # of conda-pack: writes the new place into the environment's files
+        done = subprocess.run([os.path.join(source.place, "bin", "python"), unpacker], stderr=subprocess.PIPE)
+        if done.returncode != 0:
+            refuse_tool("conda-unpack", done.stderr.decode(errors="replace"), source)
     return sha256
 
 
