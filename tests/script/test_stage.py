@@ -168,6 +168,18 @@ def test_an_archive_that_is_none_and_a_disk_that_is_none_are_named(node: Node):
     assert node.why().startswith("stage-no-folder: cannot make /nowhere/rankup-1: ")
 
 
+def test_an_archive_with_bytes_after_its_end_has_the_checksum_of_all_of_them(node: Node):
+    (node.shared / "one").write_text("x")
+    archive = node.shared / "data.tar"
+    subprocess.run(["tar", "-C", node.shared, "-cf", archive, "one"], check=True)
+    archive.write_bytes(archive.read_bytes() + b"more" * 2_000_000)
+    done = node.stage("in", f"data={archive}")
+    assert done.returncode == 0, done.stdout
+    assert (
+        hashlib.sha256(archive.read_bytes()).hexdigest() in (node.run / "stage" / "data.sha256").read_text()
+    )
+
+
 def test_results_come_back_by_node_and_are_there_again_in_the_next_attempt(node: Node):
     node.stage("in", back="out/*")
     (node.folder / "out" / "deep").mkdir(parents=True)

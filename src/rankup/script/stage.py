@@ -7,6 +7,7 @@ STAGE_SOURCES (lines of NAME=PATH) and STAGE_BACK (lines of patterns).
 """
 
 import concurrent.futures
+import contextlib
 import errno
 import glob
 import hashlib
@@ -118,11 +119,15 @@ def size(count: float) -> str:
 def tree(folder: str) -> "list[tuple[str, bool]]":
     """All files and symbolic links below ``folder``, and whether each is a link; folders are made with them."""
     found = []
-    for place, folders, files in os.walk(folder):
+    for place, folders, files in os.walk(folder, onerror=fail):
         links = [name for name in folders if os.path.islink(os.path.join(place, name))]
         paths = [os.path.join(place, name) for name in files + links]
         found += [(path, os.path.islink(path)) for path in paths]
     return sorted(found)
+
+
+def fail(error: OSError) -> None:
+    raise error
 
 
 def read(path: str, progress: Progress, take: "Callable[[bytes], Any]") -> str:
@@ -184,13 +189,16 @@ def unpack(source: Source, path: str, progress: Progress) -> str:
     command = ["tar", "--extract", "--directory", source.place, *source.tar_options]
     with tempfile.TemporaryFile() as said:  # a pipe that is full would stop it
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=said)
-        assert process.stdin is not None
-        try:
-            sha256 = read(path, progress, process.stdin.write)
-            process.stdin.close()
-        except BrokenPipeError:
-            sha256 = ""  # tar says why
-        if process.wait() != 0:
+
+        def give(piece: bytes) -> None:
+            assert process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):  # tar stops at the archive's end mark, or says why
+                process.stdin.write(piece)
+                process.stdin.flush()
+
+        sha256 = read(path, progress, give)
+        process.communicate()
+        if process.returncode != 0:
             said.seek(0)
             refuse_tool("tar", said.read().decode(errors="replace"), source)
     unpacker = os.path.join(source.place, "bin", "conda-unpack")
