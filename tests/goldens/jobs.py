@@ -21,6 +21,11 @@ USUAL: dict[str, dict[str, Any]] = {
     "alliance": {"time": "24h", "venv": "$HOME/venv", "mail": "user@example.org"},
     "della": {"time": "1h"},
 }
+STAGED = {
+    "command": ("train.py", "--data={stage}/data", "--note", "it's {stage} $HOME"),
+    "stage": {"data": "$HOME/it's data.tar", "env": "/work/user/env.tar.gz"},
+    "back": ("out/*", "a b/**"),
+}
 CPUS = {"sockeye": 6, "alliance": 10}
 
 
@@ -62,11 +67,15 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
             "slurm",
             {**two, "conda": "torch-env", "directives": ("--reservation=course",), "exclusive": True},
         ),
+        "slurm-pixi": ("slurm", {**two, "pixi": "$HOME/my project"}),
         "slurm-preflight": ("slurm", {**two, "preflight": True}),
         "slurm-program": (
             "slurm",
             {"command": ("./simulate", "x"), "nproc_per_node": 2, "launcher": "torchrun", "python": "python"},
         ),
+        "slurm-stage": ("slurm", {**two, **STAGED, "venv": "$RANKUP_STAGE/env"}),
+        "pbs-stage": ("pbs", {**two, **STAGED, "launcher": "mpirun"}),
+        "alliance-stage": ("alliance", {**USUAL["alliance"], **STAGED, "account": "def-user"}),
         "pbs-array": ("pbs", {**two, "array": "1-4"}),
         "pbs-two-processes": ("pbs", {"nproc_per_node": 2, "time": "1h", "python": "python"}),
         "local-two": ("local", {"nproc_per_node": 2, "python": "python", "time": "1h"}),

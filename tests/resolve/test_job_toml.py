@@ -141,3 +141,30 @@ def test_a_profile_with_impossible_sizes_is_refused(tmp_path, lines):
     with pytest.raises(RankupError) as caught:
         ask(tmp_path, "train.py", site="lab", environ={"RANKUP_SITES": str(tmp_path)})
     assert "bad-profile" in [finding.code for finding in caught.value.findings]
+
+
+def test_what_is_staged_is_a_table_of_its_own_and_stays_the_same(tmp_path):
+    file = tmp_path / "staged.toml"
+    file.write_text('[job]\nscript = "train.py"\n[stage]\ndata = "sets/a b.tar"\nback = ["out/*"]\n')
+    resolved = ask(tmp_path, file=file, site="slurm")
+    assert resolved.spec.stage == {"data": f"{tmp_path}/sets/a b.tar"}
+    assert resolved.spec.back == ("out/*",)
+    assert again(tmp_path, resolved).spec == resolved.spec
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "says"),
+    [
+        ("data = 3", "bad-stage", "stage.data"),
+        ('"a/b" = "x"', "bad-stage", "'a/b' cannot name data"),
+        ('data = ""', "bad-stage", "data names no file or folder"),
+        ('back = "out"', "bad-back", "invalid value for back: 'out'"),
+        ('back = ["../out"]', "bad-back", "'../out' has to be a path inside the staged folder"),
+    ],
+)
+def test_what_cannot_be_staged_is_refused(tmp_path, line, code, says):
+    file = tmp_path / "staged.toml"
+    file.write_text(f'[job]\nscript = "train.py"\n[stage]\n{line}\n')
+    with pytest.raises(RankupError) as refused:
+        ask(tmp_path, file=file, site="slurm")
+    assert refused.value.code == code and says in str(refused.value)

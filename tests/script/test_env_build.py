@@ -83,10 +83,10 @@ def test_a_real_environment_holds_the_chosen_torch_and_the_requirements(tmp_path
     other = wheel(tmp_path, "torch", "10.0", "raise SystemError('the wrong torch')")
     extra = wheel(tmp_path, "extra", "1.0", "")
     requirements = tmp_path / "requirements.txt"
-    requirements.write_text(f"--no-index\n--find-links {tmp_path}\nextra\ntorch\n")
+    requirements.write_text("extra\ntorch\n")
     environment = Environment(
         folder=tmp_path / "my envs", name="e", python=sys.executable, torch=(str(torch),), cuda="cpu",
-        requirements=requirements,
+        requirements=requirements, wheels=tmp_path,
     )  # fmt: skip
     env = {**os.environ, "PIP_CONFIG_FILE": os.devnull}  # this machine's may forbid such a torch
     done = subprocess.run(

@@ -33,6 +33,7 @@ WHOLE = (
     *("cyclone-cpu-torchrun", "olivia-two-nodes-torchrun"),
     *("alliance-one-node-mpirun", "della-one-node-srun", "cyclone-cpu-srun"),
     *("sockeye-two-nodes-mpirun", "pbs-array", "pbs-two-processes", "local-one", "local-two"),
+    *("slurm-stage", "pbs-stage"),
 )
 
 
@@ -79,7 +80,15 @@ def test_no_golden_file_is_left_over():
 
 
 # shellcheck needs a second for each. The first screens of the others are read without what they call.
-LINTED = ("alliance-two-nodes-mpirun", "slurm-elastic", "pbs-array", "eap-fanout-ssh", "local-two")
+LINTED = (
+    "alliance-two-nodes-mpirun",
+    "slurm-elastic",
+    "pbs-array",
+    "eap-fanout-ssh",
+    "local-two",
+    "slurm-stage",
+    "pbs-stage",
+)
 LINTED_BY_HAND = ("slurm-array", "eap-two-nodes-torchrun")
 
 

@@ -804,3 +804,57 @@ def test_directives_survive_an_awkward_run_directory(tmp_path: Path):
     assert "#PBS -o" not in script_of(tmp_path, "pbs", run, command=("true",))
     with pytest.raises(RankupError, match="cannot write a log"):
         script_of(tmp_path, "slurm", Path("/a\\b"), command=("true",))
+
+
+# The two names of this machine have a disk each: lines 0 and 2 of the node file.
+DISKS = PBSDSH.replace("shift 3", 'sed -i "s:/disk/:/disk-$2/:" "$5"\nshift 3')
+
+
+def test_each_node_has_the_data_before_its_ranks_start_and_gives_its_results_back(tmp_path: Path):
+    data = tmp_path / "the data"
+    data.mkdir()
+    (data / "words").write_text("some words")
+    text = 'mkdir -p "$1"; echo "$(cat "$0") by $RANK of $2" >"$1/rank-$RANK"'
+    job = Job(
+        tmp_path,
+        command=(*bash(text), "{stage}/data/words", "{stage}/out", "{stage}"),
+        **{"nodes": 2, "nproc_per_node": 2, "stage": {"data": str(data)}, "back": ("out/*",)},
+    )
+    (job.fakes / "pbsdsh").write_text(DISKS)
+    for line in "02":
+        (tmp_path / f"disk-{line}").mkdir()
+    (tmp_path / "disk").symlink_to("disk-0")  # the script runs on the first node
+    assert job.execute({"TMPDIR": str(tmp_path / "disk")}) == 0, job.log
+    written = {path.name: path.read_text() for path in job.run.path.glob("results/node-*/out/rank-*")}
+    assert written == {
+        f"rank-{rank}": f"some words by {rank} of {tmp_path}/disk-{2 * (rank // 2)}/rankup-7.head\n"
+        for rank in range(4)
+    }
+    assert len(list(job.run.path.glob("results/node-1/out/rank-*"))) == 2
+    assert job.log.count("==== rankup: stage, ") == 4 and "data: 10 B in " in job.log
+    assert not [*tmp_path.glob("disk-*/*"), *job.run.path.glob("agent-*.sh")]
+
+
+def test_data_that_is_missing_ends_the_job_before_a_rank_starts(tmp_path: Path):
+    job = Job(tmp_path, command=bash("echo trained"), stage={"data": "/nowhere/data.tar"})
+    assert job.execute({"TMPDIR": str(tmp_path)}) == 1
+    assert "trained" not in job.log and job["outcome"] == "failed"
+    why = f"{os.uname().nodename}: stage-no-source: there is no '/nowhere/data.tar' here (data)"
+    assert job["why"] == why and why in job.log
+    status = status_of(SubmittedRun(job.run, job.spec, "pbs", "pbs"), {})
+    assert (status.state, status.reason) == (JobState.FAILED, why)
+
+
+PIXI = """#!/bin/bash
+[ "$*" = "shell-hook --shell bash --frozen --no-install --manifest-path $HOME/a project" ] || exit 2
+echo 'export OF_PIXI="its value"'
+"""
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_pixi_workspace_is_activated_as_it_is_installed_or_the_job_ends(tmp_path: Path, answers: bool):
+    job = Job(tmp_path, command=bash('echo "has $OF_PIXI"'), pixi="$HOME/a project")
+    (job.fakes / "pixi").write_text(PIXI if answers else "#!/bin/bash\nexit 1\n")
+    (job.fakes / "pixi").chmod(0o755)
+    assert job.execute() == (0 if answers else 1), job.log
+    assert ("has its value" in job.log) is answers and ("has" in job.log) is answers

@@ -3,6 +3,7 @@
 | module | what |
 |---|---|
 | ``submit`` | the run directory, then the scheduler: all of it or nothing |
+| ``freeze`` | the code of a run as it was at the submit |
 | ``recover`` | finds the job of a submit that was killed |
 | ``store`` | finds a run again by directory, id, name or job number |
 | ``queue`` | asks the schedulers: one question for all jobs of one scheduler |

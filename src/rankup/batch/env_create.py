@@ -69,7 +69,7 @@ def as_job(
     ours |= {"nproc_per_node": 1, "max_requeues": 0, "time": JOB_TIME}
     ours |= {"gpus_per_node": 0 if environment.cuda == "cpu" else 1}
     # The script loads the modules itself, and runs outside of any environment or container.
-    ours |= {"modules": (), "venv": "", "conda": "", "container": ""}
+    ours |= {"modules": (), "venv": "", "conda": "", "pixi": "", "container": ""}
     command = ("bash", str(script_path(environment)))
     job = resolve({**ours, **flags}, command=command, file=None, site=site, env=env, folder=folder)
     if job.site.scheduler == "local":

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
+from rankup.batch.freeze import freeze, frozen_job
 from rankup.batch.store import SubmittedRun, find
 from rankup.core import shell
 from rankup.core.arrays import indices, task_folder
@@ -82,10 +83,11 @@ def check_folder(folder: Path) -> None:
 
 
 def write_files(job: Resolved, run: RunDir, env: Mapping[str, str]) -> None:
-    """Write job.toml, job.sh, secrets.env and the tasks' folders, readable by their owner only."""
+    """Write the frozen code, job.toml, job.sh, secrets.env and the tasks' folders, readable by their owner only."""
     spec = job.spec
+    freeze(spec, run)
     write_atomic(run.path / "job.toml", job_toml(job), mode=0o600)
-    write_atomic(run.path / "job.sh", render(spec, job.site, run.path), mode=0o700)
+    write_atomic(run.path / "job.sh", render(frozen_job(spec, run), job.site, run.path), mode=0o700)
     if spec.secrets:
         lines = [f"export {name}={shell.quote([env[name]])}\n" for name in spec.secrets]
         write_atomic(run.path / "secrets.env", os.fsencode("".join(lines)), mode=0o600)
@@ -132,7 +134,7 @@ def plan(job: Resolved) -> tuple[str, list[list[str]]]:
         scheduler.successor_command(script, spec, site, "JOB" if i == 0 else f"SUCCESSOR-{i}")
         for i in range(successors(job))
     ]
-    return render(spec, site, script.parent), commands
+    return render(frozen_job(spec, RunDir(script.parent)), site, script.parent), commands
 
 
 def _submit_command(scheduler: Scheduler, script: Path, spec: JobSpec, site: Site) -> list[str]:

@@ -114,6 +114,8 @@ def flags_from(asked: Mapping[str, Any]) -> dict[str, Any]:
         del flags["nproc_per_node"]
     if "env" in flags:
         flags |= _variables(flags.pop("env"))
+    if "stage" in flags:
+        flags["stage"] = {name: path for name, _, path in (text.partition("=") for text in flags["stage"])}
     if chosen := resume_variables(asked.get("resume_with")):
         flags["env"] = {**flags.get("env", {}), **chosen}
     return flags

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from rankup.batch.follow import Follower, JobLog
+from rankup.batch.freeze import read_frozen
 from rankup.batch.status import RunStatus
 from rankup.batch.store import SubmittedRun, find
 from rankup.cli.output.console import shown
@@ -43,6 +45,8 @@ def as_dict(job: SubmittedRun, standing: RunStatus) -> dict[str, Any]:
     names = {"run": str(job.run.path), "name": job.spec.name, "site": job.site, "scheduler": job.scheduler}
     tasks = {index: task.as_dict() for index, task in standing.tasks.items()}
     one: dict[str, Any] = {} if job.task is None else {"task": job.task}
+    if job.spec.freeze and (frozen := read_frozen(job.run)):
+        one["code"] = asdict(frozen)
     if job.task is None and not tasks:
         one["progress"] = newest_step(job.run)
     return {**names, **one, "jobs": job.ids(), **standing.as_dict(), **({"tasks": tasks} if tasks else {})}

@@ -112,10 +112,12 @@ def explain(job: Resolved) -> str:
 
 
 def _shown(key: str, value: Any) -> str:
-    if value in (None, "", ()):
+    if value in (None, "", (), {}):
         return "-"
     if key in DURATIONS:
         return clock(value)
     if key == "mem":
         return size(value)
+    if isinstance(value, dict):
+        return " ".join(f"{name}={one}" for name, one in value.items())
     return " ".join(value) if isinstance(value, tuple) else str(value)

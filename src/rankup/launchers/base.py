@@ -12,6 +12,8 @@ from rankup.core.registry import lookup
 from rankup.launchers import LAUNCHERS
 from rankup.spec.jobspec import JobSpec
 
+STAGE = "{stage}"
+
 # The tokens that start one node's ranks: of a job, in a run of this id, with these words before each rank's command.
 Launcher = Callable[[JobSpec, str, Sequence[str]], list[str]]
 
@@ -27,7 +29,7 @@ class Start:
     ``command`` is one rank's, ``python`` and ``torchrun`` how these two are called there. ``inside`` are the tokens
     that stand before a command to run it in a container, () without one. ``cpus`` are a process's cores, where known.
     ``carried`` names the variables that mpirun has to take along. ``mpi`` says whose mpirun it is, ``mpi_flags`` what
-    the site has instead of our options for mapping and binding.
+    the site has instead of our options for mapping and binding. ``staged``: the arguments may name the node's own disk.
     """
 
     scheduler: str
@@ -42,6 +44,7 @@ class Start:
     mpi: str = "openmpi"
     mpi_flags: tuple[str, ...] = ()
     carried: tuple[str, ...] = ()
+    staged: bool = False
 
     @property
     def world_size(self) -> int:
@@ -86,12 +89,19 @@ def whole_command(start: Start) -> list[str]:
     """A rank's command, with what takes it into a container, as shell code."""
     first, *rest = start.command
     python = path_code(first) if first == start.python else code(first)
-    return [*map(path_code, start.inside), python, *map(code, rest)]
+    return [*map(path_code, start.inside), python, *(argument_code(word, start.staged) for word in rest)]
 
 
 def code(token: str) -> str:
     """``token`` as shell code that means exactly it."""
     return shell.quote([token])
+
+
+def argument_code(token: str, staged: bool) -> str:
+    """A program's argument as shell code; in a job with data on the nodes' disks ``{stage}`` stands for their place."""
+    if not staged or STAGE not in token:
+        return code(token)
+    return '"$RANKUP_STAGE"'.join(code(piece) if piece else "" for piece in token.split(STAGE))
 
 
 def path_code(token: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankup.launchers.base import Start, code, path_code
+from rankup.launchers.base import Start, argument_code, path_code
 from rankup.spec.jobspec import JobSpec
 
 # With it each start of the ranks has a store of its own. Without it torch 2.13 hands a restarted group the store of the
@@ -95,7 +95,12 @@ def agent(start: Start) -> list[str]:
         options,
         rendezvous,
         list(_KEPT),
-        [*_COMMAND_FOLLOWS, "sh", '"$RUN/rank.sh"', *(code(word) for word in _script(start))],
+        [
+            *_COMMAND_FOLLOWS,
+            "sh",
+            '"$RUN/rank.sh"',
+            *(argument_code(word, start.staged) for word in _script(start)),
+        ],
     ]
     command = [" ".join(words) + " \\" for words in parts]
     return [

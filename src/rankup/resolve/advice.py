@@ -26,7 +26,7 @@ def advise(job: Resolved, *, ignore: Collection[str] = ()) -> list[Finding]:
 def _old_python(job: Resolved) -> Iterator[Finding]:
     """The site's modules, or the virtual environment, bring a Python that cannot import rankup."""
     spec, site = job.spec, job.site
-    if spec.conda or spec.container or not imports_rankup(spec.command, spec.folder):
+    if spec.conda or spec.pixi or spec.container or not imports_rankup(spec.command, spec.folder):
         return
     version = environment_version(Path(spec.venv)) if spec.venv else site.python if spec.modules else ""
     numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))

@@ -42,9 +42,11 @@ def checked_job(
     folder = values["folder"][0]
     given = {key: value for key, (value, _) in values.items() if not key.startswith("env.")}
     given["env"] = {key[4:]: value for key, (value, _) in values.items() if key.startswith("env.")}
-    given |= {key: _absolute(folder, given[key]) for key in ("venv", "container")}
+    given |= {key: _absolute(folder, given[key]) for key in ("venv", "pixi", "container")}
     given["conda"] = _absolute(folder, given["conda"]) if "/" in str(given["conda"]) else given["conda"]
     given["binds"] = tuple(_bind(folder, bind) for bind in given["binds"])
+    if isinstance(given["stage"], dict):
+        given["stage"] = {name: _absolute(folder, path) for name, path in given["stage"].items()}
     given["runs_root"] = folder / Path(given["runs_root"]).expanduser()
     # In the order of the fields; the variables are the last.
     keys = [*(key for key in JobSpec.model_fields if key in values), *(k for k in values if k[:4] == "env.")]
@@ -87,7 +89,7 @@ def _bind(folder: Path, bind: Any) -> Any:
 def _invalid(key: str, why: str, hint: str, values: Layer, command: str) -> Finding:
     from rankup.spec.validation import flag, invalid
 
-    origin = values.get(key, (None, "env"))[1]
+    origin = values.get(key, values.get(key.partition(".")[0], (None, "env")))[1]
     name = flag(key, command.removeprefix("rankup ")) if origin == FLAG else key
     code = f"bad-{key.partition('.')[0].replace('_', '-')}"
     place = "" if origin == FLAG else origin  # the message names the flag

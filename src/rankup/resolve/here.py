@@ -44,10 +44,10 @@ _OURS = (
 _ALLOCATIONS = ("SLURM_JOB_NODELIST", "PBS_NODEFILE")
 # What only a job's script sets up, the values that ask for nothing of it, and what is said of the others.
 _NOT_HERE = (
-    *("pre_modules", "module_purge", "modules", "conda", "container", "binds", "pre"),
-    *("array", "fanout"),
+    *("pre_modules", "module_purge", "modules", "conda", "pixi", "container", "binds", "pre"),
+    *("array", "fanout", "stage", "back"),
 )
-_NOTHING: tuple[object, ...] = (None, "", (), [], False, 0, "auto")
+_NOTHING: tuple[object, ...] = (None, "", (), [], {}, False, 0, "auto")
 _NOTE = "the job asks for {}, which only a submitted job gets: this runs in the environment as it is"
 
 
@@ -131,7 +131,7 @@ def _decide_here(values: Layer, env: Mapping[str, str]) -> Iterator[Finding]:
         values["gpus_per_node"] = (0, "default")  # processes that share GPUs, or have none
 
     venv = os.path.expandvars(str(values["venv"][0]))
-    others = any(values[key][0] for key in ("modules", "conda", "container"))
+    others = any(values[key][0] for key in ("modules", "conda", "pixi", "container"))
     origin = values["python"][1]
     if origin != FLAG and venv and not values["container"][0]:
         python = values["folder"][0] / Path(venv).expanduser() / "bin" / "python"

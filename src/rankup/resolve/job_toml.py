@@ -1,8 +1,9 @@
 """``job.toml``: a job as a file, written into every run directory, and read where one is given.
 
 ``[job]`` holds the keys of ``JobSpec``; ``script`` and ``args`` are a friendlier ``command``. ``[job.env]`` holds
-variables, ``[site]`` the site's name, and ``[origin]``, which only rankup writes, where each value came from. That of
-``rankup run`` has no site, and no keys that are nothing to such a run.
+variables, ``[stage]`` what is brought to the nodes' disks, ``[site]`` the site's name, and ``[origin]``, which only
+rankup writes, where each value came from. That of ``rankup run`` has no site, and no keys that are nothing to such a
+run.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rankup.resolve.resolved import Resolved
 from rankup.spec.job_values import DURATIONS, as_text, variables_as_text, wrong_kinds
 from rankup.spec.jobspec import JobSpec
 
-_TABLES = ("job", "site", "origin")
+_TABLES = ("job", "stage", "site", "origin")
 
 
 Tables = dict[str, dict[str, Any]]
@@ -47,17 +48,23 @@ def check_job_file(path: Path) -> tuple[Tables, list[Finding], set[str]]:
         if not isinstance(table, dict):
             message = f"{name!r} must be a table"
             found.append(Finding("bad-job-file", Severity.ERROR, message, place=str(path), fix=f"[{name}]"))
-    job, site, origin = (_table(tables, name) for name in _TABLES)
+    job, stage, site, origin = (_table(tables, name) for name in _TABLES)
     found += unknown_keys(site, ("name", "scheduler"), where=f"[site] in {path}")
     if not isinstance(site.get("name", ""), str):
         message = f"the site's name must be text, got {site.pop('name')!r}"
         found.append(Finding("bad-site", Severity.ERROR, message, place=f"[site] in {path}"))
-    known = [*JobSpec.model_fields, "script", "args"]
+    known = [*(key for key in JobSpec.model_fields if key not in ("stage", "back")), "script", "args"]
     found += unknown_keys(job, known, where=where)
     wrong = wrong_kinds(job, where=where)
     found += wrong.values()
     job = {key: value for key, value in job.items() if key in known and key not in wrong}
     variables_as_text(job)
+    staged = {"back": stage.pop("back")} if "back" in stage else {}
+    staged |= {"stage": stage} if stage else {}
+    wrong_stage = wrong_kinds(staged, where=f"[stage] in {path}")
+    found += wrong_stage.values()
+    wrong |= wrong_stage
+    job |= {key: value for key, value in staged.items() if key not in wrong}
     args_of = "command" if "command" in job else "" if "script" in job else "nothing"
     if args_of and (other := job.keys() & ({"script", "args"} if args_of == "command" else {"args"})):
         names = " and ".join(sorted(other))
@@ -101,7 +108,7 @@ def job_toml(job: Resolved) -> str:
     """The text of ``job.toml``: every value, and where it came from. Values of secrets are not in it."""
     values: dict[str, Any] = {}
     for key in JobSpec.model_fields:
-        if key not in job.origin or key == "env":
+        if key not in job.origin or key in ("env", "stage", "back"):
             continue
         value = getattr(job.spec, key)
         if key in DURATIONS:
@@ -111,6 +118,8 @@ def job_toml(job: Resolved) -> str:
         else:
             values[key] = str(value) if isinstance(value, Path) else value
     tables: dict[str, Mapping[str, Any]] = {"job": values, "job.env": job.spec.env}
+    if job.spec.stage or job.spec.back:
+        tables["stage"] = {**job.spec.stage, "back": job.spec.back}
     if job.site.name:
         tables["site"] = {"name": job.site.name, "scheduler": job.site.scheduler}
     return toml_text({**tables, "origin": job.origin})

@@ -78,6 +78,7 @@ def fill_defaults(values: Layer, site: Site) -> None:
         values["launcher"] = (torchrun if several else "single", "derived")
     if "mem" in open_keys and gpus and site.node.mem_per_gpu:
         values["mem"] = (parse_size(site.node.mem_per_gpu) * gpus, "derived")
-    if "python" in open_keys and not any(values[key][0] for key in ("venv", "conda", "container", "modules")):
+    brings_python = ("venv", "conda", "pixi", "container", "modules")
+    if "python" in open_keys and not any(values[key][0] for key in brings_python):
         # By its path: an inherited conda or PATH would find another one on the node.
         values["python"] = (sys.executable, "this Python")

@@ -137,7 +137,7 @@ def has_module(name: str, path: Iterable[str]) -> bool:
 
 def _brings_programs(spec: JobSpec) -> bool:
     """Whether something that the job sets up may bring programs and modules that are not here."""
-    return bool(spec.modules or spec.venv or spec.conda or spec.container or spec.pre)
+    return bool(spec.modules or spec.venv or spec.conda or spec.pixi or spec.container or spec.pre)
 
 
 def imports_rankup(command: tuple[str, ...], folder: Path) -> bool:

@@ -23,8 +23,8 @@ class Environment:
     """What is asked for.
 
     ``torch`` are requirements as pip reads them, () for none; ``torch_index`` is where pip looks for them, "" for
-    where it always looks. ``cuda`` is what torch has to be built for: a version such as "12.6", "cpu", or "auto" for
-    whatever this node's driver can run.
+    where it always looks; ``wheels`` is a folder of wheels, from which alone all is then installed. ``cuda`` is what
+    torch has to be built for: a version such as "12.6", "cpu", or "auto" for whatever this node's driver can run.
     """
 
     folder: Path  # absolute, seen by all nodes
@@ -33,6 +33,7 @@ class Environment:
     modules: tuple[str, ...] = ()
     torch: tuple[str, ...] = ("torch",)
     torch_index: str = ""
+    wheels: Path | None = None  # absolute
     cuda: str = "auto"
     requirements: Path | None = None  # absolute
 
@@ -50,6 +51,10 @@ class Environment:
                 f"{self.cuda!r} is not a CUDA version",
                 context="--cuda",
                 hint="auto, cpu, or a version such as 12.6",
+            )
+        if self.wheels is not None and not self.wheels.is_dir():
+            raise RankupError(
+                "wheels-not-found", f"there is no directory {str(self.wheels)!r}", context="--wheels"
             )
         if self.requirements is not None and not self.requirements.is_file():
             raise RankupError(
@@ -72,6 +77,7 @@ def render(environment: Environment) -> str:
         "torch_index": environment.torch_index,
         "cuda": environment.cuda,
         "requirements": str(environment.requirements or ""),
+        "wheels": str(environment.wheels or ""),
     }
     assignments = [f"{name}={quote([value])}" for name, value in values.items()]
     assignments.append(f"torch=({quote(environment.torch)})")

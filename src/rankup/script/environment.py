@@ -1,4 +1,4 @@
-"""The part of a job's script that sets up its environment: folder, modules, venv or conda, variables, secrets.
+"""The part of a job's script that sets up its environment: folder, modules, venv, conda or pixi, variables, secrets.
 
 The user's own lines stay as they are given, without indentation: they may hold a here-document.
 """
@@ -21,8 +21,10 @@ def environment(spec: JobSpec, site: Site) -> list[str]:
         f"cd {path_code(str(spec.folder))} || finish failed 1",
         *(["# Yours, before the modules:", *map(_Own, spec.pre_modules)] if spec.pre_modules else []),
         *_modules(spec, site),
+        *(["stage_in # RANKUP_STAGE"] if spec.uses_local_disk else []),
         *_venv(spec),
         *_conda(spec),
+        *_pixi(spec),
         *_paths(site),
         *(f"export {name}={path_code(value)}" for name, value in variables(spec, site).items()),
         *_threads(spec, site),
@@ -95,6 +97,14 @@ def _conda(spec: JobSpec) -> list[str]:
         '. "$(conda info --base)/etc/profile.d/conda.sh" || finish failed 1',
         f"conda activate {path_code(spec.conda)} || finish failed 1",
     ]
+
+
+def _pixi(spec: JobSpec) -> list[str]:
+    if not spec.pixi:
+        return []
+    # As the lock file says, and as it is installed: compute nodes have no internet.
+    hook = f"pixi shell-hook --shell bash --frozen --no-install --manifest-path {path_code(spec.pixi)}"
+    return [f"hook=$({hook}) || finish failed 1", 'eval "$hook"']
 
 
 def _paths(site: Site) -> list[str]:

@@ -14,13 +14,14 @@ from pathlib import Path
 
 from rankup.core import shell
 from rankup.errors import RankupError
-from rankup.launchers.base import code, path_code
+from rankup.launchers.base import argument_code, path_code
 from rankup.node_launchers import agents
 from rankup.node_launchers.agents import choose
+from rankup.node_launchers.base import AgentsScript
 from rankup.schedulers.base import scheduler_named
 from rankup.schedulers.slurm import directives as slurm
 from rankup.script.environment import environment, loaded_modules
-from rankup.script.start import meets, start, uses_pbs_rsh
+from rankup.script.start import meets, stage_nodes, start, uses_pbs_rsh
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
 
@@ -38,12 +39,14 @@ def render(spec: JobSpec, site: Site, run_dir: Path | None) -> str:
     """
     choose(spec.fanout, site.family)
     ranks = start(spec, site)
-    fixed = [*_functions(spec, site, run_dir), ranks.end, ranks.fixed]
+    stage = stage_nodes(spec, site) if spec.uses_local_disk else AgentsScript((), ())
+    fixed = [*_functions(spec, site, run_dir), ranks.end, ranks.fixed or stage.fixed]
     _check_own_functions(spec, "\n".join(line for section in fixed for line in section))
     sections = [
         _head(spec, site, run_dir),
         _settings(spec, site, run_dir),
         ranks.own,
+        stage.own,
         _main(spec, site, run_dir, ranks.start),
         _HEADING,
         *fixed,
@@ -110,6 +113,7 @@ def _main(spec: JobSpec, site: Site, run_dir: Path | None, ranks: Sequence[str])
         *_indented(ranks),
         *_indented(["watch_ranks # asks them to save before the time limit"]),
         *_indented(["find_lost_nodes"] if _may_lose_nodes(spec, site) else []),
+        *_indented(["stage_back"] if spec.uses_local_disk else []),
         *_indented([f"end_attempt {path_code(spec.python)} # requeues the job if it is not done"]),
         "}",
     ]
@@ -125,6 +129,7 @@ def _functions(spec: JobSpec, site: Site, run_dir: Path | None) -> list[list[str
         part("attempt.sh"),
         part("bad_nodes.sh") if site.bad_nodes else [],
         part("module_inits.sh") if loads else [],
+        part("stage.sh") if spec.uses_local_disk else [],
         part("preflight.sh") if spec.preflight else [],
         part("proof.sh") if _is_proved(spec) else [],
         part("rendezvous.sh") if meets(spec) else [],
@@ -153,7 +158,7 @@ def _is_hooked(spec: JobSpec) -> bool:
 
 def _proof(spec: JobSpec) -> str:
     seconds = (spec.time or 0) // STARTS_PER_JOB if (spec.time or 0) >= PROVED_FROM_S else 0
-    command = " ".join(map(code, spec.command))
+    command = " ".join(argument_code(word, spec.uses_local_disk) for word in spec.command)
     return f"prove {seconds} {path_code(spec.interpreter)} {spec.nproc_per_node} {command}"
 
 
@@ -172,11 +177,15 @@ def _indented(lines: Sequence[str]) -> list[str]:
     return [f"  {line}" for line in lines]
 
 
+_PROGRAMS = {"ports.py": "rankup.world", "stage.py": "rankup.script"}
+
+
 def part(name: str) -> list[str]:
-    """The lines of a fixed part; ``@ports.py@`` in it stands for the text of ``world/ports.py``."""
+    """The lines of a fixed part; a name in it such as ``@ports.py@`` stands for that file's text (``_PROGRAMS``)."""
     text = _text(name)
-    if "@ports.py@" in text:
-        text = text.replace("@ports.py@", files("rankup.world").joinpath("ports.py").read_text().rstrip("\n"))
+    for program, package in _PROGRAMS.items():
+        if f"@{program}@" in text:
+            text = text.replace(f"@{program}@", files(package).joinpath(program).read_text().rstrip("\n"))
     return text.rstrip("\n").split("\n")
 
 
@@ -229,6 +238,14 @@ def _settings(spec: JobSpec, site: Site, run_dir: Path | None) -> list[str]:
         f"STOP_BEFORE={spec.lead} # seconds before the time limit at which the ranks are asked to save",
         f"MAX_REQUEUES={requeues}",
     ]
+    if spec.uses_local_disk:
+        sources = " ".join(f"{name}={path_code(path)}" for name, path in spec.stage.items())
+        disk = path_code(site.node.local_disk) if site.node.local_disk else _LOCAL_DISK
+        lines += [
+            f"STAGE=({sources}) # what each node gets on its own disk",
+            f"BACK=({shell.quote(spec.back)}) # what is copied from there to RUN/results",
+            f"LOCAL_DISK={disk}",
+        ]
     if site.family != "slurm":
         lines.append(f"TIME={spec.time or 0} # seconds; 0: the queue's own limit")
     if site.family == "pbs":
@@ -240,6 +257,10 @@ def _settings(spec: JobSpec, site: Site, run_dir: Path | None) -> list[str]:
             f"INTERFACE={shell.quote([site.node.interface])} # the nodes' network; '': the route says it"
         )
     return lines
+
+
+# Where a profile does not say: what schedulers and centres set for a job, else what every node has.
+_LOCAL_DISK = "${SLURM_TMPDIR:-${LOCAL_SCRATCH:-${TMPDIR:-/tmp}}}"
 
 
 def _base(spec: JobSpec, site: Site, run_dir: Path | None) -> str:

@@ -42,6 +42,7 @@ def start(spec: JobSpec, site: Site) -> AgentsScript:
         mpi=site.mpi.kind,
         mpi_flags=site.mpi.flags,
         carried=_carried(spec, site),
+        staged=spec.uses_local_disk,
     )
     written = cast(ScriptLauncher, lookup("launcher", spec.launcher, SCRIPTED))(how)
     first = []
@@ -62,6 +63,25 @@ def start(spec: JobSpec, site: Site) -> AgentsScript:
     return replace(agents, start=(*first, *prefix, *agents.start))
 
 
+_STAGE = '"$STAGE_PYTHON" "$RUN/stage.py" "$STAGE_DO"'
+
+
+def stage_nodes(spec: JobSpec, site: Site) -> AgentsScript:
+    """Bash whose function ``on_all_nodes`` runs ``stage.py`` once on each node, as ``start`` starts their agents."""
+    if spec.nodes == 1:
+        return AgentsScript((), (), ('on_all_nodes() { stage_here "$1"; }',))
+    start_agents = node_launcher(spec.fanout, site.family, nodes=spec.nodes, mpi=site.mpi.kind)
+    agent = (f'exec {_STAGE} "$NODE_RANK"',)
+    agents = start_agents(Agents(agent, spec.nodes, spec.agent_cpus, variables(spec, site)))
+    # A shell of its own: its `agent` is not the one that starts the ranks.
+    starts = (line for line in agents.start if not line.startswith("#"))  # of ranks, which these do not start
+    lines = ['export_stage "$1"', "mark_processes", *agents.own, *starts, 'wait "$workers"']
+    if agents.fixed:  # files of these agents would be taken for those of the ranks' own
+        lines += ["code=$?", 'rm -f "$RUN"/agent-* "$RUN/agents.end"', 'exit "$code"']
+    function = ["on_all_nodes() ( # in|back", *(f"  {line}" for line in lines), ")"]
+    return replace(agents, own=tuple(function))
+
+
 def uses_pbs_rsh(spec: JobSpec, site: Site) -> bool:
     """Whether Open MPI reaches the nodes of a PBS job."""
     fanout = choose(spec.fanout, site.family) if spec.launcher == "torchrun" else ""
@@ -74,12 +94,13 @@ def _inside(spec: JobSpec, site: Site) -> tuple[str, ...]:
     if not spec.container:
         return ()
     gpus = (site.containers.gpu_flag,) if spec.gpus_per_node else ()
-    binds = [word for bind in ("$RUN", str(spec.folder), *spec.binds) for word in ("--bind", bind)]
+    ours = ("$RUN", *(["$RANKUP_STAGE"] if spec.uses_local_disk else []), str(spec.folder))
+    binds = [word for bind in (*ours, *spec.binds) for word in ("--bind", bind)]
     return (site.containers.command, "exec", *gpus, *binds, spec.container)
 
 
 def _carried(spec: JobSpec, site: Site) -> tuple[str, ...]:
     """What mpirun has to bring to the other nodes; LD_LIBRARY_PATH and PYTHONPATH it takes where they are set."""
     ours = ("PATH", "OMP_NUM_THREADS", "RUN", "RANKUP_RUN_DIR", "MASTER_ADDR", "MASTER_PORT")
-    task = ("RANKUP_TASK",) if spec.array else ()
+    task = (*(["RANKUP_TASK"] if spec.array else []), *(["RANKUP_STAGE"] if spec.uses_local_disk else []))
     return tuple(dict.fromkeys((*ours, *task, *variables(spec, site), *spec.secrets)))

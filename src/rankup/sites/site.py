@@ -26,6 +26,7 @@ class Node(BaseModel):
     arch: str = ""  # uname -m
     login_arch: str = ""  # of the login nodes, where it differs
     interface: str = ""  # the network interface that leads to the other nodes
+    local_disk: str = ""  # a directory on its own disk, such as "$SLURM_TMPDIR"
 
     @field_validator("memory", "mem_per_gpu")
     @classmethod

@@ -21,12 +21,13 @@ OF_THE_SCRIPT = frozenset(
         *("BASE", "CONSEQUENCE", "END", "HOSTS", "INTERFACE", "JOB", "MAX_REQUEUES", "NODES_MAY_SUBMIT"),
         *("PLACES", "RUN", "RUNS", "STOP_BEFORE", "cores"),
         *("RANKUP_RUN", "RANKUP_RUN_DIR", "RANKUP_SUCCESSOR", "RANKUP_TASK"),
-        *("address", "called", "holder", "i", "log_began", "log_file", "peer", "port", "python"),
+        *("BACK", "LOCAL_DISK", "RANKUP_STAGE", "STAGE", "STAGE_PYTHON"),
+        *("address", "called", "holder", "hook", "i", "log_began", "log_file", "peer", "port", "python"),
         "terminated",
     }
 )
 
-Texts = TypeVar("Texts", str, tuple[str, ...])
+Texts = TypeVar("Texts", str, tuple[str, ...], dict[str, str])
 AnyText = TypeVar("AnyText", str, Path, tuple[str, ...], dict[str, str])
 
 
@@ -89,6 +90,22 @@ def _variables(names: Variables) -> Variables:
     return names
 
 
+def _sources(sources: dict[str, str]) -> dict[str, str]:
+    for name, path in sources.items():
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} cannot name data: letters, digits, '.', '_' and '-'")
+        if not path:
+            raise ValueError(f"{name} names no file or folder")
+    return sources
+
+
+def _inside(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    for pattern in patterns:
+        if pattern.startswith("/") or ".." in pattern.split("/"):
+            raise ValueError(f"{pattern!r} has to be a path inside the staged folder, such as 'out/*'")
+    return patterns
+
+
 def _indices(array: str) -> str:
     if array:
         from rankup.core.arrays import parse_array
@@ -123,4 +140,6 @@ BashLines = Annotated[Lines, AfterValidator(_no_null)]
 Array = Annotated[str, AfterValidator(_indices)]
 EndpointText = Annotated[str, AfterValidator(_endpoint)]
 EnvVariables = Annotated[dict[str, str], AfterValidator(_variables), AfterValidator(_no_null)]
+StageSources = Annotated[dict[str, str], AfterValidator(_sources), AfterValidator(_no_control_characters)]
+PathsInside = Annotated[PlainTexts, AfterValidator(_inside)]
 VariableNames = Annotated[tuple[str, ...], AfterValidator(_variables)]

@@ -24,6 +24,7 @@ _KINDS: dict[str, tuple[type, str]] = {
     **dict.fromkeys(("folder", "runs_root"), (str, '"/scratch/me"')),
     "mem": (str, '"32G"'),
     "env": (dict, '{ NAME = "value" }'),
+    "stage": (dict, '{ data = "/scratch/me/data.tar" }'),
 }
 
 

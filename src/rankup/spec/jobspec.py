@@ -23,10 +23,12 @@ from rankup.spec.field_types import (
     JobIds,
     Lines,
     MiB,
+    PathsInside,
     Plain,
     PlainTexts,
     RunName,
     Seconds,
+    StageSources,
     Text,
     VariableNames,
     Word,
@@ -142,6 +144,7 @@ class JobSpec(BaseModel):
     ] = ()
     venv: Annotated[Plain, Flag(ENVIRONMENT, "virtual environment to activate", "DIR")] = ""
     conda: Annotated[Plain, Flag(ENVIRONMENT, "conda environment to activate", "NAME|DIR")] = ""
+    pixi: Annotated[Plain, Flag(ENVIRONMENT, "pixi workspace to activate, as it is installed", "DIR")] = ""
     container: Annotated[Plain, Flag(ENVIRONMENT, "Apptainer image to run in", "IMAGE")] = ""
     binds: Annotated[
         tuple[str, ...],
@@ -167,6 +170,24 @@ class JobSpec(BaseModel):
         Count | None,
         Flag(ENVIRONMENT, "threads of each process; default: cores / processes", "N", of=EVERYWHERE),
     ] = None
+
+    # What the nodes have on their own disks while the job runs: [stage] of a job.toml
+    stage: Annotated[
+        StageSources,
+        Flag(
+            ENVIRONMENT,
+            "copy a file, archive or folder to each node's disk, as {stage}/NAME; may be repeated",
+            "NAME=PATH",
+        ),
+    ] = Field(default_factory=dict)
+    back: Annotated[
+        PathsInside,
+        Flag(
+            ENVIRONMENT,
+            "copy what matches below {stage} to the run directory at the end; may be repeated",
+            "PATTERN",
+        ),
+    ] = ()
 
     max_requeues: Annotated[
         int, Field(ge=0), Flag(TIME_LIMIT, "requeue at most K times when time runs out", "K")
@@ -198,6 +219,9 @@ class JobSpec(BaseModel):
     runs_root: Annotated[
         Folder, Flag(AROUND, "directory of the run directories; default: runs", "DIR", of=EVERYWHERE)
     ] = Path("runs")
+    freeze: Annotated[
+        bool, Flag(AROUND, "copy the code at the submit: all attempts run it as it was then")
+    ] = False
     nccl_debug: Annotated[bool, Flag(AROUND, "let NCCL log what it does (NCCL_DEBUG=INFO)")] = False
     preflight: Annotated[
         bool, Flag(AROUND, "examine the nodes first, if they have rankup, and end if one is broken")
@@ -240,6 +264,11 @@ class JobSpec(BaseModel):
         return (self.interpreter, *self.command) if self.is_python else self.command
 
     @property
+    def uses_local_disk(self) -> bool:
+        """Whether its script brings data to the nodes' own disks, or results back from there."""
+        return bool(self.stage or self.back)
+
+    @property
     def world_size(self) -> int:
         return self.nodes * self.nproc_per_node
 
@@ -278,7 +307,8 @@ class JobSpec(BaseModel):
         launcher, nodes, nproc, gpus = (
             values[k] for k in ("launcher", "nodes", "nproc_per_node", "gpus_per_node")
         )
-        time, lead, conda = (values[key] for key in ("time", "stop_before", "conda"))
+        time, lead = values["time"], values["stop_before"]
+        environments = [key for key in ("venv", "conda", "pixi") if values[key]]
         reasons = []
         if launcher == "single" and nodes and nproc and nodes * nproc > 1:
             reasons.append(f"the launcher single starts one process, but the job has {nodes * nproc}")
@@ -286,10 +316,11 @@ class JobSpec(BaseModel):
             reasons.append(f"max_restarts requires the launcher torchrun, and the launcher is {launcher}")
         if time and lead and lead >= time:
             reasons.append(f"--stop-before ({lead} s) must be shorter than --time ({time} s)")
-        if conda and values["venv"]:
-            reasons.append("venv and conda are two environments: choose one")
-        elif conda and values["container"]:
-            reasons.append("a container has its own Python, and not conda's: --conda '' or --container ''")
+        if len(environments) > 1:
+            reasons.append(f"{' and '.join(environments)} are {len(environments)} environments: choose one")
+        elif values["container"] and environments not in ([], ["venv"]):
+            name = environments[0]
+            reasons.append(f"a container has its own Python, and not {name}'s: --{name} '' or --container ''")
         if gpus and nproc and nproc > gpus:
             reasons.append(f"{nproc} processes would share {gpus} GPUs on each node")
         return reasons

@@ -188,10 +188,10 @@ made_progress() {
   done
   found=$(timeout "$((seconds < 10 ? seconds : 10))" find -H "${places[@]}" \
     \( \( -path "$RUNS/*" ! -path "$RUN" ! -path "$RUN/*" \) -o -path "$RUN/logs" -o -path "$RUN/records" \
-    -o -name .git -o -name __pycache__ \) -prune -o -type f -newer "$RUN/attempts" \
+    -o -path "$RUN/stage" -o -name .git -o -name __pycache__ \) -prune -o -type f -newer "$RUN/attempts" \
     ! \( -path "$RUN/*" ! -path "$RUN/*/*" \( -name 'agent*' -o -name 'exit_code' -o -name 'failure*' -o -name hosts \
     -o -name jobs -o -name listening -o -name 'no_progress' -o -name 'outcome*' -o -name rank.sh -o -name requeues \
-    -o -name rsh -o -name sampler.sh -o -name STACKS -o -name '*STOP' \) \) \
+    -o -name rsh -o -name sampler.sh -o -name stage.py -o -name STACKS -o -name '*STOP' \) \) \
     ! -samefile "/proc/$$/fd/1" ! -samefile "/proc/$$/fd/2" -print -quit 2>/dev/null ||
     [ "$?" -ne 124 ] || echo late)
   [ -n "$found" ]

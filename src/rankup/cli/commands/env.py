@@ -45,6 +45,10 @@ def create(
     torch_index: Annotated[
         str, typer.Option(metavar="URL", help="index of pip with that build of torch")
     ] = "",
+    wheels: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="install from the wheels in DIR alone, without any network"),
+    ] = None,
     cuda: Annotated[
         str, typer.Option(metavar="auto|12.6|cpu", help="CUDA version that torch must be built for")
     ] = "auto",
@@ -93,6 +97,7 @@ def create(
         modules=modules_of(chosen, gpu=cuda != "cpu") if module is None else tuple(m for m in module if m),
         torch=() if torch == "none" else tuple(torch.split()),
         torch_index=torch_index,
+        wheels=wheels.absolute() if wheels else None,
         cuda=cuda,
         requirements=requirements and requirements.expanduser().absolute(),
     )

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rankup.batch.freeze import read_frozen
 from rankup.batch.queue import STATUS_PATIENCE_S, query_statuses
 from rankup.batch.status import RunStatus
 from rankup.batch.store import SubmittedRun, all_runs, find
@@ -87,6 +88,7 @@ def _details(job: SubmittedRun, standing: RunStatus) -> list[str]:
         "goodput": told.line().removeprefix("goodput ") if told else "",
         "exit code": "" if standing.code is None else str(standing.code),
         "site": job.site,
+        "code": str(read_frozen(job.run) or "") if job.spec.freeze else "",
         "run directory": shown(job.run.path),
         "explain": f"rankup explain {shown(job.run.path)}" if standing.state is JobState.FAILED else "",
     }

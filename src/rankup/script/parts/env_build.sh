@@ -1,4 +1,4 @@
-# What is built is said above: folder, name, python, torch, torch_index, cuda, requirements.
+# What is built is said above: folder, name, python, torch, torch_index, cuda, requirements, wheels.
 set -u # not before: modules and profiles use variables that are not set
 
 fail() { # MESSAGE HINT
@@ -23,6 +23,7 @@ trap 'exit 129' HUP
 "$python" -m venv "$env" || fail "$python cannot make a virtual environment" \
   "Debian and Ubuntu have that in a package of its own, python3-venv; else choose another --python"
 install=("$env/bin/python" -m pip --disable-pip-version-check --no-input install --progress-bar off)
+[ -z "$wheels" ] || install+=(--no-index --find-links "$wheels")
 
 # torch first, and then held: the requirements must not replace the build that was chosen for this CUDA.
 if [ "${#torch[@]}" -gt 0 ]; then
