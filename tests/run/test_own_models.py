@@ -58,17 +58,20 @@ def test_a_study_learns_how_many_optimizer_steps_a_script_takes(tmp_path):
     assert (other.code, optimizer_steps(RunDir(other.run_dir))) == (0, None)
 
 
-@pytest.mark.own_python
 def test_scripts_that_do_not_train_are_told_nothing(tmp_path):
-    run = Started(
-        tmp_path, "--nproc-per-node", "2", script(tmp_path, "import sys; print('torch' in sys.modules)")
-    ).end()
-    assert (run.code, sorted(run.out.splitlines())) == (0, ["[rank 0] False", "[rank 1] False"])
+    run = Started(tmp_path, "--nproc-per-node", "2", script(tmp_path, "print('ran')")).end()
+    assert (run.code, sorted(run.out.splitlines())) == (0, ["[rank 0] ran", "[rank 1] ran"])
     assert len(run.own) == 2 and "own model" not in "".join(run.own)
+    # One rank that trains is what many scripts do.
     (run.run_dir / "trained-alone-0").touch()
-    assert (
-        count_separate_models(RunDir(run.run_dir), ended=True) == ""
-    )  # one rank that trains is what many scripts do
+    assert count_separate_models(RunDir(run.run_dir), ended=True) == ""
+
+
+@pytest.mark.own_python
+def test_the_count_of_steps_imports_no_torch_into_a_script(tmp_path):
+    name = script(tmp_path, "import sys; print('torch' in sys.modules)")
+    run = Started(tmp_path, name, env={"RANKUP_COUNT_OPTIMIZER_STEPS": "1"}).end()
+    assert (run.code, run.out) == (0, "False\n")
 
 
 def test_one_process_finds_what_srun_would_give_it_but_the_number_of_tasks(tmp_path):

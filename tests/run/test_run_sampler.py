@@ -65,7 +65,8 @@ def test_modules_in_the_scripts_folder_are_not_the_samplers(tmp_path):
 @pytest.mark.parametrize("whom", ["rankup", "launcher", "sampler"])
 def test_no_sampler_is_left_after_a_kill(tmp_path, whom):
     name = script(tmp_path, UNTIL_SAMPLED)
-    run = Started(tmp_path, "--nproc-per-node", "2", name, "and waits")
+    # What becomes of the run does not depend on a launcher where that is not killed.
+    run = Started(tmp_path, "--nproc-per-node", "2" if whom == "launcher" else "1", name, "and waits")
     run.wait_for("sampled")
     [sampler] = sampler_of(tmp_path)
     if whom == "rankup":
