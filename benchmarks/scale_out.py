@@ -23,7 +23,7 @@ from benchmarks import machine, many_ranks, one_of_many, report
 from benchmarks.contest import Claim, Result, Rounds
 from rankup.scale.predict.failures import Reliability
 
-SIZES, TENSORS = (64, 1_024, 10_000, 16_384), (1_000,)
+SIZES, TENSORS = (64, 1_024, 10_000, 16_384), (300,)
 TARGET = 10_000  # ranks
 PER_NODE = one_of_many.PER_NODE
 #: Of each part of a training, what goes into the result.
