@@ -74,7 +74,7 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
             {"command": ("./simulate", "x"), "nproc_per_node": 2, "launcher": "torchrun", "python": "python"},
         ),
         "slurm-stage": ("slurm", {**two, **STAGED, "venv": "$RANKUP_STAGE/env"}),
-        "pbs-stage": ("pbs", {**two, **STAGED, "launcher": "mpirun"}),
+        "pbs-stage": ("pbs", {**two, **STAGED, "launcher": "mpirun", "cpus_per_task": 8}),
         "alliance-stage": ("alliance", {**USUAL["alliance"], **STAGED, "account": "def-user"}),
         "pbs-array": ("pbs", {**two, "array": "1-4"}),
         "pbs-two-processes": ("pbs", {"nproc_per_node": 2, "time": "1h", "python": "python"}),

@@ -139,7 +139,7 @@ def _functions(spec: JobSpec, site: Site, run_dir: Path | None) -> list[list[str
         _rank_script(spec, site),
         _sampler_script(spec),
         part("pbs_rsh.sh") if uses_pbs_rsh(spec, site) else [],
-        part("watch.sh"),
+        [*part("watch.sh"), *(part("torch_hook.sh") if _is_hooked(spec) else [])],
         _lost_nodes(site) if _may_lose_nodes(spec, site) else [],
         part("failure.sh"),
         part("end_or_requeue.sh"),

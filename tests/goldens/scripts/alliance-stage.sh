@@ -773,9 +773,9 @@ END_OF_SCRIPT
 # (--signal) or before a preemption, TERM when the job is cancelled or preempted; the script also watches the clock.
 watch_ranks() {
   local now told=''
-  rm -f "$RUN"/trained-alone-*
   trap 'ask_to_stop signal "$((END > 0 ? END : $(date +%s) + 30))"' USR1
   trap '[ -n "$terminated" ] || are_told_too || end_ranks; terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"' TERM
+  rm -f "$RUN"/trained-alone-*
   while kill -0 "$workers" 2>/dev/null; do
     sleep 1
     now=$(date +%s)
@@ -797,13 +797,6 @@ tell_separate_models() { # once
   told=yes
   say "${#alone[@]} processes each train their own model: they are in no process group. For one model: rankup.init() and"
   say "run.prepare(), or init_process_group() and DistributedDataParallel"
-}
-# If the program's Python has rankup, a hook in torch leaves a file for each rank that takes an optimizer's step without
-# a process group. (watch_ranks counts them.)
-add_torch_hook() { # PYTHON
-  local hook
-  hook=$(cd / && "$1" -c 'from rankup.run.separate_models import HOOK; print(HOOK)' 2>/dev/null) || return 0
-  export PYTHONPATH=${PYTHONPATH:+$PYTHONPATH:}$hook
 }
 
 # ---- Which rank failed first ---------------------------------------------------------------------------------------

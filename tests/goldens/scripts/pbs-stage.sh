@@ -1,6 +1,6 @@
 #!/bin/bash
 #PBS -N train
-#PBS -l select=2:mpiprocs=4:ngpus=4
+#PBS -l select=2:ncpus=32:mpiprocs=4:ompthreads=8:ngpus=4
 #PBS -l place=scatter
 #PBS -l walltime=01:00:00
 #PBS -j oe
@@ -51,9 +51,8 @@ main() {
   cd /work/user/project || finish failed 1
   stage_in # RANKUP_STAGE
   export PYTHONUNBUFFERED=1
+  export OMP_NUM_THREADS=8
   export RANKUP_LOST=stop
-  cores=${NCPUS:-$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)}
-  export OMP_NUM_THREADS=$((cores > 4 ? cores / 4 : 1))
 
   # The ranks: 2 × 4 by mpirun
   prove 36 python 4 train.py --data="$RANKUP_STAGE"/data --note 'it'"'"'s '"$RANKUP_STAGE"' $HOME'
@@ -64,7 +63,7 @@ main() {
   add_torch_hook python
   write_sampler_script
   use_pbs_for_mpirun
-  mpirun -np 8 --hostfile "$PBS_NODEFILE" --map-by ppr:4:node --bind-to none -x PATH -x OMP_NUM_THREADS -x RUN -x RANKUP_RUN_DIR -x MASTER_ADDR -x MASTER_PORT -x RANKUP_STAGE -x PYTHONUNBUFFERED -x RANKUP_LOST ${LD_LIBRARY_PATH:+-x LD_LIBRARY_PATH} ${PYTHONPATH:+-x PYTHONPATH} \
+  mpirun -np 8 --hostfile "$PBS_NODEFILE" --map-by ppr:4:node:PE=8 --bind-to core -x PATH -x OMP_NUM_THREADS -x RUN -x RANKUP_RUN_DIR -x MASTER_ADDR -x MASTER_PORT -x RANKUP_STAGE -x PYTHONUNBUFFERED -x RANKUP_LOST ${LD_LIBRARY_PATH:+-x LD_LIBRARY_PATH} ${PYTHONPATH:+-x PYTHONPATH} \
     bash -c '
       export RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE LOCAL_WORLD_SIZE=$OMPI_COMM_WORLD_LOCAL_SIZE NODE_RANK=$((OMPI_COMM_WORLD_RANK / OMPI_COMM_WORLD_LOCAL_SIZE))
       trap "" TERM INT HUP
@@ -891,9 +890,9 @@ END_OF_SCRIPT
 # (--signal) or before a preemption, TERM when the job is cancelled or preempted; the script also watches the clock.
 watch_ranks() {
   local now told=''
-  rm -f "$RUN"/trained-alone-*
   trap 'ask_to_stop signal "$((END > 0 ? END : $(date +%s) + 30))"' USR1
   trap '[ -n "$terminated" ] || are_told_too || end_ranks; terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"' TERM
+  rm -f "$RUN"/trained-alone-*
   while kill -0 "$workers" 2>/dev/null; do
     sleep 1
     now=$(date +%s)

@@ -346,9 +346,9 @@ END_OF_SCRIPT
 # (--signal) or before a preemption, TERM when the job is cancelled or preempted; the script also watches the clock.
 watch_ranks() {
   local now told=''
-  rm -f "$RUN"/trained-alone-*
   trap 'ask_to_stop signal "$((END > 0 ? END : $(date +%s) + 30))"' USR1
   trap '[ -n "$terminated" ] || are_told_too || end_ranks; terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"' TERM
+  rm -f "$RUN"/trained-alone-*
   while kill -0 "$workers" 2>/dev/null; do
     sleep 1
     now=$(date +%s)

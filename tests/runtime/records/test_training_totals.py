@@ -18,7 +18,7 @@ def train(totals: TrainingTotals, steps: int, *, leaves: bool = False) -> None:
 
 
 def test_what_the_device_still_has_to_do_belongs_to_the_epoch():
-    totals = TrainingTotals(lambda: time.sleep(WAIT))
+    totals = TrainingTotals(lambda: time.sleep(WAIT), 1)
     train(totals, 2)
     assert totals.epoch_seconds >= WAIT
 
@@ -26,13 +26,13 @@ def test_what_the_device_still_has_to_do_belongs_to_the_epoch():
 def test_a_loop_that_is_left_waits_for_no_device():
     """It may never answer: the loop may be left because of its error."""
     waits: list[None] = []
-    totals = TrainingTotals(lambda: waits.append(None))
+    totals = TrainingTotals(lambda: waits.append(None), 1)
     train(totals, 2, leaves=True)
     assert not waits and totals.epoch_seconds > 0
 
 
 def test_the_clock_stands_between_epochs():
-    totals = TrainingTotals(lambda: None)
+    totals = TrainingTotals(lambda: None, 1)
     train(totals, 2)
     before = totals.seconds
     totals.end_epoch()
@@ -41,12 +41,12 @@ def test_the_clock_stands_between_epochs():
 
 
 def test_a_resumed_training_goes_on_with_the_sums_of_the_attempts_before():
-    totals = TrainingTotals(lambda: None)
+    totals = TrainingTotals(lambda: None, 1)
     train(totals, 3)
     totals.end_epoch()
     train(totals, 2)
     saved = totals.state_dict()
-    resumed = TrainingTotals(lambda: None)
+    resumed = TrainingTotals(lambda: None, 1)
     resumed.load_state_dict(saved)
     resumed.begin_loop(StepCounts(5, None))
     train(resumed, 1)
@@ -55,7 +55,7 @@ def test_a_resumed_training_goes_on_with_the_sums_of_the_attempts_before():
 
 
 def test_a_second_loop_counts_from_zero_and_the_epoch_goes_on():
-    totals = TrainingTotals(lambda: None)
+    totals = TrainingTotals(lambda: None, 1)
     train(totals, 2)
     totals.begin_loop(StepCounts(2, None))
     train(totals, 1)

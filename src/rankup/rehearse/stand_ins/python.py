@@ -43,8 +43,8 @@ def main(here: Here) -> int:  # noqa: RET503 # the last line does not return
             f"{' '.join([here.name, *here.args])}: installs packages or makes an environment; noted, not done"
         )
         return 0
-    if here.args[:3] == ["-m", "rankup", "verify"]:
-        return 0  # a job's proof trains on its node
+    if here.args[:3] == ["-m", "rankup", "verify"] or here.args[:2] == ["-m", "rankup.core.goodput"]:
+        return 0  # a job's proof trains on its node, and its last line tells of a real run
     if program.kind in ("training", "launcher"):
         if here.scenario.for_real and here.env.get("TORCHELASTIC_RUN_ID"):
             _train(here)  # a worker of an agent that is recorded
