@@ -318,7 +318,10 @@ def test_submit_is_stopped_by_an_error_in_the_program_and_goes_on_with_force(fol
     with pytest.raises(SystemExit) as ended:
         main([*submit, "train.py"])
     assert ended.value.code == 1
-    assert "[RK207]" in (err := capsys.readouterr().err) and "--ignore RK207 leaves this out, --force submits" in err
+    assert (
+        "[RK207]" in (err := capsys.readouterr().err)
+        and "--ignore RK207 leaves this out, --force submits" in err
+    )
     for more in (["--force"], ["--ignore", "RK207"]):
         with pytest.raises(SystemExit) as ended:
             main([*submit, *more, "train.py"])
