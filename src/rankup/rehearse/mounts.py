@@ -86,7 +86,9 @@ class Mounts:
             return
         if len(entries) > _MOST_ENTRIES:
             # Bound as a whole it would hide what is mounted below: the homes of thousands of users, say.
-            wanted = [*self.mounts, str(self.plan["folder"]), str(self.scratch), str(Path.home()), sys.prefix]
+            # (Without ``site`` the prefix is not that of a virtual environment.)
+            own = (sys.prefix, str(Path(sys.executable).parents[1]))
+            wanted = [*self.mounts, str(self.plan["folder"]), str(self.scratch), str(Path.home()), *own]
             entries = [entry for entry in entries if leads_to(entry.path, wanted)]
         for entry in entries:
             if top and entry.name in _NOT_COPIED:
