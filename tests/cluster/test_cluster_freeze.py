@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cluster_jobs import log, rankup, submit
+from cluster_jobs import begin_again, log, rankup, submit
 from lab import HEAD, Lab
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
@@ -40,8 +40,7 @@ def test_edits_after_the_submit_and_between_attempts_do_not_reach_the_job(cluste
     cluster.until(lambda: "attempt 1 runs" in log(answer))
     edit("the third version")
     assert cluster.run(HEAD, ["scancel", "--batch", "--signal=USR1", job]).code == 0
-    cluster.until(lambda: cluster.state_of(job) == "PENDING")
-    assert cluster.run(HEAD, ["scontrol", "update", f"JobId={job}", "StartTime=now"]).code == 0
+    begin_again(cluster, job)
     assert cluster.wait_for(job, timeout=200) == "COMPLETED", log(answer)
     assert log(answer).count("runs the first version") == 2, log(answer)
     assert "frozen: 2 files, sha256 " in rankup(cluster, "status", answer["run"]).out

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cluster_jobs import log, rankup, submit
+from cluster_jobs import begin_again, log, rankup, submit
 from lab import HEAD, Lab
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
@@ -41,12 +41,6 @@ def data(cluster: Lab) -> Path:
 
 def on_disk(cluster: Lab, node: str) -> str:
     return cluster.run(node, ["find", "/tmp", "-maxdepth", "1", "-name", "rankup-*"]).out
-
-
-def begin_again(cluster: Lab, job: str) -> None:
-    """A requeued job waits two minutes, unless it is told otherwise."""
-    cluster.until(lambda: cluster.state_of(job) == "PENDING")
-    assert cluster.run(HEAD, ["scontrol", "update", f"JobId={job}", "StartTime=now"]).code == 0
 
 
 def test_a_stopped_and_a_killed_attempt_are_staged_again_and_all_results_come_back(cluster: Lab, data: Path):
