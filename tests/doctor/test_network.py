@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,25 @@ def test_a_port_of_a_stranger_is_not_taken_for_the_peer(tmp_path: Path):
 
 def test_a_node_alone_does_not_listen(tmp_path: Path):
     assert network.probe(Plan(hosts=("here",), folder=str(tmp_path)), 0) == {"alone": True}
+
+
+@pytest.mark.parametrize(
+    ("before", "kinds"),
+    [([], ["unfinished"]), (["refused"], ["refused"])],
+    ids=["nothing known", "refused before"],
+)
+def test_a_try_that_the_end_cuts_short_does_not_say_that_nobody_answers(
+    tmp_path: Path, before: list[str], kinds: list[str]
+):
+    answers = [*before, *["timeout"] * 99]
+
+    class Node(network._Node):
+        async def _greet(self, peer: int, address: str, port: int, patience: float) -> dict:
+            return {"kind": answers.pop(0), "address": address, "port": port}
+
+    async def reach() -> list[str]:
+        node = Node(plan_of(tmp_path), 0)
+        await node._reach(1, time.monotonic() + 1, asyncio.Semaphore(1))
+        return [how["kind"] for how in node.tried.values()]
+
+    assert asyncio.run(reach()) == kinds

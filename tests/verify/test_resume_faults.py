@@ -3,6 +3,7 @@ run in a campaign (tests/campaign/test_resume_campaign.py)."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -32,4 +33,4 @@ IN_SHORT = (
 )
 def test_a_resume_is_judged_right(planted: Planted, tmp_path: Path):
     row = judged(tmp_path, planted)
-    assert row["right"], row
+    assert row["right"], json.dumps(row, indent=2)

@@ -26,6 +26,7 @@ from rankup.doctor.schedule import meetings, peers
 
 _AT_ONCE = 200  # connections that a node opens at the same time; a process may have about a thousand files
 _PATIENCE = 2.0  # seconds for a line of a connection
+_CONNECT = 3.5  # seconds for a connection: SYN is sent three times
 _ROUND = 0.5  # seconds after which the next round begins, whatever is still tried
 _BLOCK = bytes(256 * 1024)
 _BURSTS = 2  # to each partner; the better one counts
@@ -134,12 +135,15 @@ class _Node:
                     if left <= 0:
                         break
                     async with gate:
-                        how = await self._greet(peer, address, port, min(left, 3.5))
+                        how = await self._greet(peer, address, port, min(left, _CONNECT))
                     if how is None:
                         return
                     # What says most: that nobody listens on the second port follows from the first.
                     before = self.tried.get(peer)
-                    if before is None or before["kind"] == "refused" or how["kind"] == before["kind"]:
+                    if how["kind"] == "timeout" and left < _CONNECT:
+                        # The window's end cut it short: it does not say that nobody answers.
+                        how = before or {**how, "kind": "unfinished"}
+                    if before is None or before["kind"] in ("refused", "unfinished", how["kind"]):
                         self.tried[peer] = how
                     if how["kind"] != "refused" and how["kind"] != "stranger":
                         break
