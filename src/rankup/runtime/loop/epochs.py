@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import sys
 import weakref
 from collections.abc import Generator, Iterator
 from typing import Any
 
+from rankup.core.whole_lines import say
 from rankup.errors import RankupError
 from rankup.runtime.call_site import call_site
 from rankup.runtime.checkpointing.checkpointing import Checkpointing
@@ -57,10 +57,10 @@ def loop(
     evaluations.overtake()
     complete = False
     with checkpointing.loop(feed, unit, goal, flat=flat) as repeats:
-        facts = training_facts(run, feed)
+        facts = {**training_facts(run, feed), "snapshot_every": checkpointing.every}
         run.records.begin(feed, unit, goal, run.global_step, facts, run.models, repeats=repeats)
         if run.control is not None:
-            run.control.waiting.watch(run.records.progress)
+            run.control.waiting.watch(run.records.progress, vars(run.values)["_values"])
         scaler = run.gradients.scaler
         overflows = scaler.skipped if scaler is not None else 0
         try:
@@ -90,12 +90,10 @@ def loop(
 def _warn_of_other_batches(run: RunContext) -> None:
     if run.world.is_main and not run.said_not_iterated:
         run.said_not_iterated = True
-        print(
+        say(
             f"warning: an epoch of run.epochs at {call_site()} was not iterated: batches of another loader are not "
             "divided among the ranks here, their steps are not counted, and a resume begins the epoch anew. Write for "
-            "batch in epoch: …, over the data set that prepare got",
-            file=sys.stderr,
-            flush=True,
+            "batch in epoch: …, over the data set that prepare got"
         )
 
 
