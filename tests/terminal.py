@@ -16,9 +16,9 @@ COLUMNS = 80
 
 
 def shown_on_terminal(
-    command: Sequence[str], folder: Path, env: Mapping[str, str] | None = None
+    command: Sequence[str], folder: Path, env: Mapping[str, str] | None = None, *, typed: str = ""
 ) -> tuple[int, list[str]]:
-    """(exit code, the lines that a terminal of 80 columns is left with)."""
+    """(exit code, the lines that a terminal of 80 columns is left with). ``typed`` is there from the beginning."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
     with subprocess.Popen(
@@ -30,6 +30,7 @@ def shown_on_terminal(
         stderr=theirs,
     ) as process:
         os.close(theirs)
+        os.write(ours, typed.encode())
         data = b""
         with contextlib.suppress(OSError):  # Linux: the other end is closed
             while chunk := os.read(ours, 65536):
