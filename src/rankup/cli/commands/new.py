@@ -16,6 +16,7 @@ from rankup.cli.options import JsonOption
 from rankup.cli.output import console
 from rankup.cli.submitted_job import IgnoreOption, draw_notes, explain, ignored_codes, job_from
 from rankup.errors import RankupError
+from rankup.findings.engine import fails
 from rankup.resolve.advice import advise
 from rankup.resolve.job_toml import asked_toml
 from rankup.sites.lookup import choose_site
@@ -36,7 +37,7 @@ def new(
 ) -> None:
     """Write a job.toml: the site, the script, and the resources that you ask for.
 
-    The job is checked as `rankup submit` checks it. On a terminal, what a job needs and no option gave is asked for.
+    The job is checked as `rankup render` checks it. On a terminal, what a job needs and no option gave is asked for.
     """
     codes = ignored_codes(ignore)
     if out.exists():
@@ -62,12 +63,13 @@ def new(
     if as_json:
         found = [finding.as_dict() for finding in findings]
         console.print_json({"file": str(out), "text": text, "findings": found, "notes": job.site.notes})
-        return
-    draw_notes(job)
-    console.draw_findings(findings)
-    print(f"{console.shown(out.absolute())} is written\n\n{text}")
-    print(f"rankup render {out}    look at its script")
-    print(f"rankup submit {out}    submit it")
+    else:
+        draw_notes(job)
+        console.draw_findings(findings)
+        print(f"{console.shown(out.absolute())} is written\n\n{text}")
+        print(f"rankup render {out}    look at its script")
+        print(f"rankup submit {out}    submit it")
+    raise typer.Exit(1 if fails(findings) else 0)
 
 
 def _answers(asked: dict[str, Any]) -> dict[str, Any]:

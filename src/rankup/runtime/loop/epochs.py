@@ -98,7 +98,8 @@ def _warn_of_other_batches(run: RunContext) -> None:
 
 
 class Epoch:
-    """One epoch: iterate it once for this rank's batches. ``index`` from 0; ``len()`` is the number of steps."""
+    """One epoch: iterate it once for this rank's batches. ``index`` from 0; ``len()`` is the number of its batches on
+    this rank, micro-batches counted, as a progress bar counts them."""
 
     def __init__(
         self,
@@ -135,11 +136,13 @@ class Epoch:
         """Samples so far, over all ranks and attempts."""
         return self._run.records.epoch_samples
 
+    @property
+    def steps(self) -> int:
+        """Steps of the whole epoch. TypeError for a stream, which has no number of them."""
+        return len(self._feed)
+
     def __len__(self) -> int:
-        steps = self._feed.steps
-        if steps is None:
-            raise TypeError("an IterableDataset has no number of steps")
-        return steps
+        return self.steps * len(self._run.plan.pieces(0, self._feed.cut["accumulate"] or 1))
 
     def __iter__(self) -> Iterator[Any]:
         if self._iterator is not None:
