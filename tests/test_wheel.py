@@ -114,7 +114,7 @@ def test_its_command_line_finds_its_profiles_and_the_parts_of_a_script(python: s
     (tmp_path / "train.py").touch()
     rankup = Path(python).parent / "rankup"
     script = subprocess.run(
-        [rankup, "render", "--site", "olivia", "--account", "a", "--time", "1h", "train.py"],
+        [rankup, "render", "--site", "olivia", "--container", "", "--account", "a", "--time", "1h", "train.py"],
         cwd=tmp_path, capture_output=True, text=True,
     )  # fmt: skip
     assert script.returncode == 0, script.stderr

@@ -17,7 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 # About as long as each other.
 CLUSTERS = (
     ("drill_here", "drill"),
-    ("doctor", "rehearse", "jobs", "run", "stage", "freeze"),
+    ("doctor", "rehearse", "jobs", "run", "stage", "freeze", "tutorial"),
     ("time_limit", "state", "life", "training", "submit"),
     ("scale", "frameworks", "script", "sampler", "env", "lab", "world"),
 )

@@ -45,6 +45,7 @@ rankup completion bash > ~/.local/share/bash-completion/completions/rankup
 MORE = {
     "run": "run.md",
     "train": "train.md",
+    "new": "job-file.md",
     "submit": "submit.md",
     "render": "submit.md",
     "status": "submit.md",

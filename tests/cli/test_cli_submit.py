@@ -214,7 +214,9 @@ def test_render_says_what_may_go_wrong_on_stderr(slurm, capfd):
 
 def test_what_the_profile_tells_its_users_is_shown_beside_the_script(slurm, capfd):
     args = ("--site", "olivia", "--account", "a", "--time", "1h", "--gpus-per-node", "1", "train.py")
-    _, out, err = run(capfd, "render", *args)
+    code, out, err = run(capfd, "render", *args)
+    assert code == 1 and "[missing-container]" in err and out.startswith("#!/bin/bash")
+    assert run(capfd, "render", "--ignore", "missing-container", *args)[0] == 0
     assert "note: olivia: The image is built for aarch64" in err and "The image is built" not in out
     assert "The image is built" in json.loads(run(capfd, "render", "--json", *args)[1])["notes"][0]
 

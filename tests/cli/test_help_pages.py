@@ -81,6 +81,10 @@ def test_options_of_a_group_are_below_its_heading():
             ["snapshots", "ls", "--jsn", "x"],
             "unknown-option: `rankup snapshots ls` has no option --jsn; did you mean --json?",
         ),
+        (
+            ["snapshots", "export", "bert", "--out", "m.safetensors"],
+            "unknown-option: `rankup snapshots export` has no option --out: OUT.safetensors is given alone",
+        ),
         (["resume"], "missing-argument: `rankup resume` requires RUN"),
         (["verify", "--kills", "few", "a.py"], "invalid-value: --kills must be a valid integer"),
         (["verify", "--steps", "1", "a.py"], "invalid-value: --steps must be greater than or equal to 2"),

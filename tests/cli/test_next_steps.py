@@ -26,12 +26,13 @@ def script(folder, name, text):
         ),
         (
             {"train.py": "import torch\nloss.backward()\n", "notes.txt": "#SBATCH "},
-            ["run --nproc-per-node auto train.py", "verify train.py", "check train.py"],
+            ["run --nproc-per-node auto train.py", "verify train.py", "check train.py", "new train.py"],
         ),
         (
             {"train.py": "import torch, rankup\nfor x in run.steps(data): pass\n"},
-            ["run --nproc-per-node auto train.py", "verify train.py"],
+            ["run --nproc-per-node auto train.py", "verify train.py", "new train.py"],
         ),
+        ({"job.toml": "[job]\nscript = 'x.py'\n"}, ["render job.toml", "submit job.toml"]),
         ({"util.py": "import torch\n", "data.csv": "1,2\n"}, []),
     ],
 )

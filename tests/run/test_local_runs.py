@@ -14,6 +14,7 @@ import pytest
 
 from commands import calling
 from rankup.cli.resume_options import with_value
+from rankup.core.records import RecordWriter
 from rankup_process import Started, script
 from snapshot_faults import saved
 
@@ -123,10 +124,11 @@ def test_the_end_of_a_failed_run_says_how_it_goes_on(folder, capfd):
     (path / "snapshots").mkdir()
     err = call(capfd, "run", "--resume", "fails")[2]
     assert err.splitlines()[1] == "rankup: no snapshot to resume from: the script begins again"
-    assert (
-        err.splitlines()[-1]
-        == f"no snapshot yet (first due after 10m, unless the script sets another interval): {resume} begins again"
-    )
+    assert err.splitlines()[-1] == f"no snapshot yet: {resume} begins again"
+    with RecordWriter(path / "records" / "steps.jsonl") as records:
+        records.write("begin", facts={"snapshot_every": "7 steps"})
+    err = call(capfd, "run", "--resume", "fails")[2]
+    assert err.splitlines()[-1] == f"no snapshot yet (first due after 7 steps): {resume} begins again"
     saved(path / "snapshots", 1, 2)
     err = call(capfd, "run", "--resume", "fails")[2]
     assert err.splitlines()[-1] == f"continue: {resume} (from step-2)"

@@ -15,6 +15,7 @@ import pytest
 from rankup.resolve.here import resolve_here
 from rankup.run.execute import SilentView, execute
 from rankup_process import Started, processes_mentioning, script
+from terminal import shown_on_terminal
 
 pytestmark = pytest.mark.usefixtures("warm_python")
 
@@ -163,6 +164,41 @@ def test_on_a_terminal_the_script_sees_one_and_the_log_is_kept(tmp_path):
     (log,) = tmp_path.glob("runs/*/*/logs/rank-0.out")
     assert log.read_text() == "[True, True, True]\ngot hello\n"
     assert "[True, True, True]\r\ngot hello\r\n" in shown
+
+
+def test_what_follows_a_bar_is_a_line_of_its_own(tmp_path):
+    name = script(
+        tmp_path,
+        """
+        import os, sys
+        import torch, tqdm
+        import rankup
+        run = rankup.init(snapshots=rankup.Snapshots(every="1 steps"))
+        data = torch.utils.data.TensorDataset(torch.ones(16, 1))
+        model, opt, data = run.prepare(
+            torch.nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.1), data, global_batch=2
+        )
+        seen = 0
+        for epoch in run.epochs(1):
+            bar = tqdm.tqdm(epoch, mininterval=0)
+            for (x,) in bar:
+                seen += 1
+                run.backward(model(x).mean())
+                run.step(opt)
+                if seen == 6:
+                    run.print("six")
+                    bar.refresh()
+                    os._exit(3)
+        """,
+    )
+    command = [sys.executable, "-m", "rankup", "run", name]
+    code, lines = shown_on_terminal(command, tmp_path, {"RANKUP_LOST": ""})
+    assert code == 1
+    warnings = [line for line in lines if "warning:" in line]
+    assert len(warnings) == 1 and warnings[0].startswith("warning: these values change"), lines
+    assert "six" in lines
+    ended = [line for line in lines if "rankup: failed with exit code 3" in line]
+    assert len(ended) == 1 and ended[0].startswith("rankup: "), lines
 
 
 def test_job_sh_does_it_again(tmp_path):

@@ -17,6 +17,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Run and submit": {
         "run": ("run", "run a script on all processes of this machine or allocation"),
         "train": ("train", "train a built-in workload, or your own"),
+        "new": ("new", "write a job.toml, from options or a few questions"),
         "submit": ("submit", "submit a job to SLURM or PBS, on any cluster with a profile"),
         "render": ("render", "print the job script: plain bash, to read or to submit by hand"),
         "rehearse": ("rehearse", "run a job script on a pretended cluster, without a queue"),

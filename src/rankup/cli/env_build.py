@@ -50,7 +50,7 @@ def build(environment: Environment, job: Job, arch: str, as_json: bool) -> dict[
         write_script(environment)
         submitted = submit(resolved, env=os.environ)
         where = f"job {submitted.ids()[0]}, {submitted.run.path}"
-        print(f"{where} builds {path}", file=sys.stderr)
+        console.say(f"{where} builds {path}")
         code, standing = follow_to_end(submitted, JobLog(submitted), to_stderr=as_json)
         if standing is None:  # Ctrl-C: the job continues, which follow_to_end has printed
             raise SystemExit(code)

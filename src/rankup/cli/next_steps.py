@@ -39,7 +39,7 @@ def _runs(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, str]]:
-    """The first job script, and the first program that trains."""
+    """The first job script, the first program that trains, and the job.toml."""
     job, program = "", ""
     for path in sorted(folder.iterdir())[:_MOST_FILES]:
         kind, text = _read(path)
@@ -55,6 +55,11 @@ def _files(folder: Path) -> Iterator[tuple[str, str]]:
         yield f"rankup verify {program}", "kill and resume it, compare every step"
         if not ours:
             yield f"rankup check {program}", "what breaks on several processes"
+    if (folder / "job.toml").is_file():
+        yield "rankup render job.toml", "the script of this job"
+        yield "rankup submit job.toml", "submit it"
+    elif program:
+        yield f"rankup new {program}", "describe a job for a cluster, as job.toml"
 
 
 def _read(path: Path) -> tuple[str, str]:

@@ -12,13 +12,12 @@ from typer.core import TyperCommand
 
 from rankup.cli.output.console import shown
 from rankup.core.goodput import write_goodput
+from rankup.core.records import read_records
 from rankup.core.rundir import RunDir
 from rankup.core.units import duration
 from rankup.run.markers import REQUEUE_CODE
 from rankup.run.outcome import Result
 
-# The first snapshot of a training that does not say otherwise (rankup.Snapshots), and the variable that does.
-_FIRST_SNAPSHOT, _EVERY = "10m", "RANKUP_SNAPSHOT_EVERY"
 _DIRECTORY = "RANKUP_SNAPSHOT_DIR"
 
 
@@ -97,6 +96,8 @@ def continue_line(run: RunDir) -> str:
     if elsewhere := os.environ.get(_DIRECTORY):
         return f"continue: {command} (snapshots are in {elsewhere})"
     if (run.path / "snapshots").is_dir():
-        first = os.environ.get(_EVERY) or f"{_FIRST_SNAPSHOT}, unless the script sets another interval"
-        return f"no snapshot yet (first due after {first}): {command} begins again"
+        begins = read_records(run.records / "steps.jsonl", "begin")
+        every = begins[-1]["facts"].get("snapshot_every", "off") if begins else "off"
+        due = "" if every == "off" else f" (first due after {every})"
+        return f"no snapshot yet{due}: {command} begins again"
     return f"no snapshot: {command} begins again, in the same directory"

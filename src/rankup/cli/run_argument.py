@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +13,7 @@ from rankup.batch.follow import Follower, JobLog
 from rankup.batch.freeze import read_frozen
 from rankup.batch.status import RunStatus
 from rankup.batch.store import SubmittedRun, find
-from rankup.cli.output.console import shown
+from rankup.cli.output.console import say, shown
 from rankup.cli.output.rank_lines import LineView
 from rankup.core.progress import newest_step
 from rankup.errors import RankupError
@@ -70,4 +69,4 @@ def follow_to_end(
 
 
 def _say(text: str) -> None:
-    print(f"rankup: {text}", file=sys.stderr, flush=True)
+    say(f"rankup: {text}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 
 from rankup.batch.queue import UNKNOWN_JOB
 from rankup.cli.job_options import flags_from
+from rankup.cli.output.console import say
 from rankup.core.columns import aligned
 from rankup.core.registry import target_of
 from rankup.core.units import clock, size
@@ -74,7 +74,7 @@ def found_in_program(job: Resolved, ignore: Collection[str] = ()) -> list[Findin
 def draw_notes(job: Resolved) -> None:
     """What the profile of the site tells its users."""
     for note in job.site.notes:
-        print(f"note: {job.site.name}: {note}", file=sys.stderr)
+        say(f"note: {job.site.name}: {note}")
 
 
 def interactive_command(job: Resolved) -> list[str]:

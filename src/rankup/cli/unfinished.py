@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from rankup.batch.store import LocalRun, SubmittedRun, all_runs, find
-from rankup.cli.output.console import shown
+from rankup.cli.output.console import say, shown
 from rankup.cli.run_argument import RUNS_ROOT
 from rankup.core.rundir import RunDir, default_name
 from rankup.errors import RankupError
@@ -77,7 +77,7 @@ def ask_about_namesake(flags: Mapping[str, Any]) -> Path | None:
             context=shown(run.path),
             hint=f"resume it: rankup run --resume {shown(run.path)}; or start a new run under another --name",
         )
-    print(f"rankup: {state}: {shown(run.path)}", file=sys.stderr)
+    say(f"rankup: {state}: {shown(run.path)}")
     if not typer.confirm("resume it? (n: start a new run beside it)", default=True, err=True):
         return None
     return run.path

@@ -26,8 +26,11 @@ def usage_error(error: Any, command_path: str) -> RankupError:
     hint = f"`{path} --help` shows usage, options and examples"
     kind = type(error).__name__
     if kind == "NoSuchOption":
-        names = [name for p in context.command.get_params(context) for name in (*p.opts, *p.secondary_opts)]
-        guess = did_you_mean(error.option_name, names)
+        parameters = context.command.get_params(context)
+        arguments = {p.name: _called(p) for p in parameters if p.param_type_name == "argument"}
+        names = [name for p in parameters for name in (*p.opts, *p.secondary_opts) if p.name not in arguments]
+        argument = arguments.get(error.option_name.lstrip("-").replace("-", "_"))
+        guess = f": {argument} is given alone" if argument else did_you_mean(error.option_name, names)
         return RankupError("unknown-option", f"`{path}` has no option {error.option_name}{guess}", hint=hint)
     if kind == "MissingParameter":
         return RankupError("missing-argument", f"`{path}` requires {_called(error.param)}", hint=hint)

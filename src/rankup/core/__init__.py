@@ -20,6 +20,7 @@
 | ``goodput`` | what the devices of a run did, over all attempts; ``python -m rankup.core.goodput RUN`` |
 | ``progress`` | a step record in words, for bars, logs and ``rankup status`` |
 | ``tail`` | follows a file that another process appends to |
+| ``whole_lines`` | messages on a stream that a progress bar writes to as well |
 | ``plain_text`` | what other programs write, without colours and control characters |
 | ``choices`` | the values of ``--lost`` and ``--resume-with`` |
 """

@@ -8,10 +8,10 @@ import fcntl
 import os
 import socket
 import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from rankup.core.whole_lines import warn
 from rankup.errors import RankupError
 
 _UNSUPPORTED = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
@@ -61,7 +61,7 @@ class Lock:
             if error.errno not in _UNSUPPORTED:
                 raise
             where = f"{self._path.parent} is on a file system without locks"
-            warnings.warn(f"{where}: make sure that only one run writes there", stacklevel=2)
+            warn(f"{where}: make sure that only one run writes there", stacklevel=2)
         return True
 
 

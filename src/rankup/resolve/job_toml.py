@@ -106,20 +106,43 @@ def _table(tables: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def job_toml(job: Resolved) -> str:
     """The text of ``job.toml``: every value, and where it came from. Values of secrets are not in it."""
-    values: dict[str, Any] = {}
-    for key in JobSpec.model_fields:
-        if key not in job.origin or key in ("env", "stage", "back"):
-            continue
-        value = getattr(job.spec, key)
-        if key in DURATIONS:
-            values[key] = "" if value is None else clock(value)  # "": none, whatever the site's default
-        elif key == "mem":
-            values[key] = "" if value is None else size(value)
-        else:
-            values[key] = str(value) if isinstance(value, Path) else value
-    tables: dict[str, Mapping[str, Any]] = {"job": values, "job.env": job.spec.env}
-    if job.spec.stage or job.spec.back:
-        tables["stage"] = {**job.spec.stage, "back": job.spec.back}
+    spec = job.spec
+    values = {key: _written(spec, key) for key in _KEYS if key in job.origin}
+    tables: dict[str, Mapping[str, Any]] = {"job": values, "job.env": spec.env}
+    if spec.stage or spec.back:
+        tables["stage"] = {**spec.stage, "back": spec.back}
     if job.site.name:
         tables["site"] = {"name": job.site.name, "scheduler": job.site.scheduler}
     return toml_text({**tables, "origin": job.origin})
+
+
+def asked_toml(job: Resolved) -> str:
+    """The text of a ``job.toml`` with what was asked for alone: what follows from it is decided where it is read."""
+    spec = job.spec
+    asked = [key for key in job.asked if job.origin[key] not in _OF_HERE]
+    if not spec.secrets:  # every --env asks for both kinds
+        asked = [key for key in asked if key != "secrets"]
+    values = {key: _written(spec, key) for key in _KEYS if key in asked and key != "command"}
+    program, *arguments = spec.command
+    names_script = program.endswith(".py")
+    what = {"script": program, "args": arguments or None} if names_script else {"command": spec.command}
+    tables: dict[str, Mapping[str, Any]] = {"job": {**what, **values}}
+    if env := {name: value for name, value in spec.env.items() if f"env.{name}" in asked}:
+        tables["job.env"] = env
+    if staged := {**spec.stage, **({"back": spec.back} if spec.back else {})}:
+        tables["stage"] = staged
+    return toml_text({**tables, "site": {"name": job.site.name}})
+
+
+# Origins of what the place decides where a job is asked for.
+_OF_HERE = ("current directory", "this Python")
+_KEYS = tuple(key for key in JobSpec.model_fields if key not in ("env", "stage", "back"))
+
+
+def _written(spec: JobSpec, key: str) -> Any:
+    value = getattr(spec, key)
+    if key in DURATIONS:
+        return "" if value is None else clock(value)  # "": none, whatever the site's default
+    if key == "mem":
+        return "" if value is None else size(value)
+    return str(value) if isinstance(value, Path) else value

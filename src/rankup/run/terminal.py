@@ -19,8 +19,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rankup.core import shell
+from rankup.core.whole_lines import Line
 from rankup.run.failure import Exit
 from rankup.run.view import open_log
+
+_ERASE = "\r\x1b[2K"
 
 
 class TerminalOutput:
@@ -35,6 +38,8 @@ class TerminalOutput:
         self._whole = open_log(logs)  # of both streams, as they were shown
         self._copies: dict[int, tuple[int, BinaryIO]] = {}  # what we read → where it is shown, and the log
         self._process: shell.Process[bytes] | None = None
+        self._line = Line()  # of our terminal, which the process may leave unfinished
+        self._silence = _Silence(logs.parent / "records" / "steps.jsonl")
 
     def start(self, argv: Sequence[str], env: Mapping[str, str], folder: Path) -> shell.Process[bytes]:
         out, err = self._channel(sys.stdout.fileno(), "out"), self._channel(sys.stderr.fileno(), "err")
@@ -55,6 +60,7 @@ class TerminalOutput:
             time.sleep(seconds)
 
     def poll(self) -> None:
+        self._silence.tick()
         while self._copies:
             ready, _, _ = select.select(list(self._copies), [], [], 0)
             if not ready:
@@ -64,6 +70,9 @@ class TerminalOutput:
 
     def finish(self) -> None:
         self.poll()
+        self._silence.end()
+        if self._line.unfinished:
+            self._show(b"\n", sys.stderr.fileno())
         for source in list(self._copies):
             self._close(source)
         if self._whole is not None:
@@ -96,6 +105,12 @@ class TerminalOutput:
             log.write(data)
             if self._whole is not None:
                 os.write(self._whole, data)
+        self._show(data, shown)
+
+    def _show(self, data: bytes, shown: int) -> None:
+        if os.isatty(shown):
+            self._silence.end()
+            self._line.take(data.decode("latin-1"))
         while data:
             try:
                 data = data[os.write(shown, data) :]
@@ -106,3 +121,33 @@ class TerminalOutput:
         _, log = self._copies.pop(source)
         log.close()
         os.close(source)
+
+
+class _Silence:
+    """Tells on our terminal for how long nothing was printed: torch takes seconds to be imported. It ends with the
+    first output, and when a training begins (``records``), which has a bar of its own."""
+
+    def __init__(self, records: Path) -> None:
+        self._lasts = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        self._records = records
+        self._since, self._told = time.time(), 0
+
+    def tick(self) -> None:
+        if not self._lasts or time.time() < self._since + self._told + 1:
+            return
+        with contextlib.suppress(OSError):  # no training yet
+            if self._records.stat().st_mtime >= self._since:
+                self.end()
+                return
+        self._told += 1
+        _write(f"{_ERASE}started, nothing printed yet  {self._told} s")
+
+    def end(self) -> None:
+        if self._lasts and self._told:
+            _write(_ERASE)
+        self._lasts = False
+
+
+def _write(text: str) -> None:
+    with contextlib.suppress(OSError):  # the terminal was closed
+        os.write(sys.stderr.fileno(), text.encode())

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from types import FrameType, TracebackType
 
+from rankup.core.whole_lines import say
 from rankup.errors import RankupError
 
 _OURS = str(Path(__file__).parents[1]) + os.sep
@@ -68,15 +69,12 @@ def install_error_display() -> None:
             previous(kind, error, trace)
             return
         if error.told_by is not None:
-            sys.stderr.write(
-                f"RankupError: {error.message} [{error.code}] (rank {error.told_by} says more)\n"
-            )
-            sys.stderr.flush()
+            say(f"RankupError: {error.message} [{error.code}] (rank {error.told_by} says more)")
             time.sleep(_FIRST_S)
             return
         frames = [frame for frame in traceback.extract_tb(trace) if not is_library(frame.filename)]
         lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames)]
         lines += traceback.format_exception_only(error)
-        sys.stderr.write("".join(lines))  # at once: other ranks write to the same terminal
+        say("".join(lines).rstrip("\n"))
 
     sys.excepthook = hook

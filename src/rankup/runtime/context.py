@@ -5,6 +5,7 @@ Users see ``Run`` (``api.py``), which holds one of these. The parts get it as ``
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from rankup.core.rundir import RunDir
+from rankup.core.whole_lines import end_line
 from rankup.runtime.checkpointing.adapters import Stateful
 from rankup.runtime.checkpointing.registered import Values
 from rankup.runtime.data.batches import Batch, DataFeed
@@ -85,6 +87,7 @@ class RunContext:
     def print(self, *values: object, **options: Any) -> None:
         """``print`` on rank 0 alone."""
         if self.world.is_main:
+            end_line(options.get("file") or sys.stdout)
             print(*values, **{"flush": True, **options})
 
     def log(self, numbers: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ from datetime import timedelta
 import torch
 
 from rankup.core.rundir import RunDir
+from rankup.core.whole_lines import watch_lines
 from rankup.errors import RankupError, check_types
 from rankup.runtime.api import Run
 from rankup.runtime.call_site import install_error_display
@@ -63,6 +64,7 @@ def init(
     Raises RankupError for a contradictory environment, an unreachable rendezvous, or an unknown name.
     """
     install_error_display()
+    watch_lines()
     optional = type(None)
     check_types(
         "rankup.init",

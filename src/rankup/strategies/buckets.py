@@ -12,7 +12,6 @@ unfrozen later would silently not be reduced: then the reducer is rebuilt for th
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
+from rankup.core.whole_lines import warn
 from rankup.errors import RankupError
 from rankup.strategies.changes import power_of_two, requires_grad
 
@@ -283,7 +283,7 @@ def _has_all(ddp: Any) -> bool:
 def _can_lay_out(ddp: Any) -> bool:
     if _has_all(ddp):
         return True
-    warnings.warn(
+    warn(
         f"torch {torch.__version__} does not let DDP's buckets be laid out as they were: on three or more ranks the "
         "first step after this resume may differ in the last bit",
         stacklevel=2,

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from rankup.core.rundir import RunDir
+from rankup.core.whole_lines import say
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.init import deterministic_kernels, init
@@ -65,8 +66,7 @@ def main() -> None:
         if run is not None:
             run.leave_error(error)
         else:
-            sys.stderr.write(f"error: {error}\n")
-            sys.stderr.flush()
+            say(f"error: {error}")
         os._exit(error.exit_code)  # the other ranks may wait in a collective: exit without one
 
 

@@ -71,7 +71,7 @@ class TrainingReport:
         here = EvaluationResult.of(self._run.meter.here())  # rank 0's values are enough here
         samples = epoch.samples + self._run.batch.total
         self._run.print(
-            f"epoch {epoch.index + 1}/{self._options.epochs}  step {step}/{len(epoch)}  loss {here.loss:.4f}  "
+            f"epoch {epoch.index + 1}/{self._options.epochs}  step {step}/{epoch.steps}  loss {here.loss:.4f}  "
             f"accuracy {here.accuracy:.2%}  {rate(samples / epoch.seconds)} {self._unit}/s{self._noted()}"
         )
 

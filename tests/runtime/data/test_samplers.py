@@ -129,7 +129,7 @@ def trained(name: str, exact: str, at: tuple[int, int] | None, workers: int = 0)
     seen: dict = {}
     lengths, gradients = [], []
     for epoch in run.epochs(3):
-        lengths.append(len(epoch))
+        lengths.append(epoch.steps)
         for batch in epoch:
             x = batch if isinstance(batch, torch.Tensor) else batch[0]
             loss = model(x).mean()

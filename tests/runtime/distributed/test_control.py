@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import subprocess
 import sys
@@ -134,6 +135,47 @@ def test_after_the_timeout_the_error_says_where_the_others_are():
     ((code, message), _), _ = run_ranks(late, 2, 6.0)
     assert code == "collective-timeout"
     assert "rank 1 is at " in message and "test_control.py:" in message, message
+
+
+def evaluates_by_its_own_loss() -> str:
+    """What was printed. Rank 1 evaluates within a window of micro-batches, for its better loss; rank 0 trains on."""
+    waiting.WAIT_S, waiting.POLL_S = 0.5, 0.1
+    run = rankup.init(timeout=timedelta(seconds=4))
+    held = rankup.ResidentData(torch.arange(16.0).reshape(16, 1))
+    model, opt, data = run.prepare(
+        nn.Linear(1, 1),
+        lambda p: torch.optim.SGD(p, lr=0.1),
+        held,
+        global_batch=16,
+        accumulate=4,
+        shuffle=False,
+    )
+    values = run.register(best=0.5)
+    sys.stderr = io.StringIO()
+    rank = run.world.rank
+
+    def train(patience: int = 3) -> None:
+        for x in run.steps(data, epochs=1):
+            local = float(rank + x.numel())
+            run.backward(model(x).mean())
+            if local > 2.5:
+                values.best = local
+                for batch in run.batches(held, global_batch=4):
+                    model(batch)
+                run.sum(1.0)
+            run.step(opt)
+
+    with contextlib.suppress(RuntimeError):  # rank 0 waits for rank 1 in DDP's reduction
+        attempt(train)
+    return sys.stderr.getvalue()
+
+
+def test_a_hang_in_an_evaluation_within_a_window_names_the_values_that_differ():
+    message = "".join(run_ranks(evaluates_by_its_own_loss, 2))
+    said = message.partition("What differs there: ")[2]
+    assert "best is 0.5 on rank 0, 3.0 on rank 1" in said, message
+    assert "local is 2.0 on rank 0, 3.0 on rank 1" in said
+    assert "patience" not in said and "rank is" not in said
 
 
 @pytest.mark.usefixtures("warm_python")

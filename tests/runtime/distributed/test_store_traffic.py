@@ -75,8 +75,9 @@ def test_one_rank_asks_where_the_others_are_for_all_that_want_to_know(world_size
     named = ", ".join(map(str, range(world_size)))
     assert heard[0].startswith(f"ranks {named} are at "), heard[0]
     del requests["polls"]
-    # One entry, and one text read, of each rank; and of each that it asks, has answered, has read.
-    assert requests == {"append": world_size, "get": world_size, "add": 3 * world_size + 1, "set": 1}
+    # One entry, and one text read, of each rank; and of each that it asks, is at its place, has answered, has read. One
+    # rank of the place tells its values.
+    assert requests == {"append": world_size + 1, "get": world_size, "add": 4 * world_size + 1, "set": 1}
 
 
 def test_more_ranks_look_for_questions_less_often(monkeypatch):

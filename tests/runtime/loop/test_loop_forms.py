@@ -362,3 +362,29 @@ def test_a_loop_that_a_variable_holds_ends_before_python_does(tmp_path: Path):
     assert done.returncode == 0, done.stderr
     assert done.stdout == "16\n"
     assert "Exception ignored" not in done.stderr
+
+
+def counted_batches(accumulate: int, exact: str) -> tuple[int, int, int, int]:
+    """Of an epoch: its length, the batches that it gave, its steps, and those that were taken."""
+    run = rankup.init(exact=exact)
+    data = rankup.ResidentData(torch.arange(18.0).reshape(18, 1))
+    model, opt, data = run.prepare(
+        nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.0), data, global_batch=8, accumulate=accumulate
+    )
+    given = 0
+    for epoch in run.epochs(1):
+        length, steps = len(epoch), epoch.steps
+        for x in epoch:
+            given += 1
+            run.backward(model(x).mean())
+            run.step(opt)
+    return length, given, steps, run.global_step
+
+
+@pytest.mark.parametrize(
+    ("world_size", "accumulate", "exact", "given"),
+    [(1, 1, "same-world", 3), (2, 4, "same-world", 12), (2, 1, "any-world", 6)],
+)
+def test_the_length_of_an_epoch_is_what_a_progress_bar_counts(world_size, accumulate, exact, given):
+    for told in run_ranks(counted_batches, world_size, accumulate, exact):
+        assert told == (given, given, 3, 3)

@@ -177,7 +177,7 @@ class _Lines:
     """On stderr."""
 
     def begins(self, what: str) -> None:
-        print(f"{what} …", file=sys.stderr, flush=True)
+        console.say(f"{what} …")
 
     def says(self, text: str) -> None:
-        print(f"  {text}", file=sys.stderr, flush=True)
+        console.say(f"  {text}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -105,10 +104,9 @@ def create(
     flags = {key: value for key, value in asked.items() if value}
     job = (chosen.name, flags) if needs_job(chosen, platform.machine()) else None
     if chosen.defaults.get("container"):
-        print(
+        console.say(
             f"note: jobs at {chosen.name} run in a container and do not see this environment, "
-            "unless submitted with --container ''",
-            file=sys.stderr,
+            "unless submitted with --container ''"
         )
     if dry_run:
         show_plan(environment, job, as_json)

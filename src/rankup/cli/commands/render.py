@@ -11,6 +11,7 @@ from rankup.cli.job_options import SCRIPT_LAST, job_options
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console
 from rankup.cli.submitted_job import IgnoreOption, draw_notes, explain, ignored_codes, job_from
+from rankup.findings.engine import fails
 from rankup.resolve.advice import advise
 from rankup.script.render import render
 
@@ -29,7 +30,8 @@ def render_command(
 ) -> None:
     """Print the job script, to read it or to submit it by hand.
 
-    The script is plain bash and runs without rankup. Findings about the job go to stderr.
+    The script is plain bash and runs without rankup. Findings about the job go to stderr; with an error among them the
+    exit code is 1, and the script is printed all the same.
     """
     codes = ignored_codes(ignore)
     job = job_from(asked, ignore=codes)
@@ -41,7 +43,8 @@ def render_command(
     if as_json:
         found = [finding.as_dict() for finding in findings]
         console.print_json({"script": text, "findings": found, "notes": job.site.notes})
-        return
-    draw_notes(job)
-    console.draw_findings(findings)
-    print(text, end="" if text.endswith("\n") else "\n")
+    else:
+        draw_notes(job)
+        console.draw_findings(findings)
+        print(text, end="" if text.endswith("\n") else "\n")
+    raise typer.Exit(1 if fails(findings) else 0)

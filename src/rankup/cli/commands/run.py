@@ -72,7 +72,7 @@ def run(
         if on_terminal and head and job.spec.world_size > 1:
             from rankup.cli.output.progress import BarView
 
-            view = stack.enter_context(BarView(plain=False))
+            view = stack.enter_context(BarView(job.spec.world_size, plain=False))
         result = execute(
             job,
             view,

@@ -18,7 +18,7 @@ from rankup.cli.options import JsonOption, given, taking
 from rankup.cli.output import console
 from rankup.cli.output.console import shown
 from rankup.cli.output.progress import progress_of_ranks_hidden
-from rankup.cli.output.trial_lines import TrialLines, say
+from rankup.cli.output.trial_lines import TrialLines
 from rankup.cli.study_jobs import is_workload, job_of
 from rankup.cli.study_plan import JOB_OPTIONS, plan_from
 from rankup.cli.training_options import training_fields
@@ -183,7 +183,7 @@ def _resumed(context: typer.Context, folder: Path) -> Journal:
 
 def _run(journal: Journal) -> None:
     plan, view = journal.plan, TrialLines()
-    predictions = Predictions(journal, collect, say)
+    predictions = Predictions(journal, collect, console.say)
 
     def job(trial: Trial) -> Resolved:
         return job_of(plan, trial, journal.folder)

@@ -83,7 +83,11 @@ def train(
     from rankup.cli.output.progress import BarView, PlainView
 
     with ExitStack() as stack:
-        view: View = stack.enter_context(BarView(plain=True)) if bar else PlainView(to_stderr=as_json)
+        view: View = (
+            stack.enter_context(BarView(job.spec.world_size, plain=True))
+            if bar
+            else PlainView(to_stderr=as_json)
+        )
         result = execute(job, view, debug=console.debugging())
     if error := result.run.left_error():
         raise error

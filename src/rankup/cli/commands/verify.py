@@ -225,7 +225,7 @@ class Lines:
     def begins(self, what: str, processes: int) -> None:
         self._count += 1
         on = f"{processes} process{'es' if processes > 1 else ''}"
-        print(f"attempt {self._count}: {on}, {what} …", file=sys.stderr, flush=True)
+        console.say(f"attempt {self._count}: {on}, {what} …")
 
     def ended(self, how: str) -> None:
-        print(f"  {how}", file=sys.stderr, flush=True)
+        console.say(f"  {how}")

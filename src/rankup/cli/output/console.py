@@ -45,10 +45,11 @@ _json = False
 
 
 def say(text: str, stream: TextIO | None = None) -> None:
-    """Print a line of rankup's own to stderr at once; does nothing if the reader has closed it."""
+    """Print a line of rankup's own to stderr at once, whole; does nothing if the reader has closed it."""
     stream = stream or sys.stderr
     try:
-        print(text, file=stream, flush=True)
+        stream.write(f"{text}\n")
+        stream.flush()
     except (BrokenPipeError, ValueError):  # closed by the reader, or by us
         let_go(stream)
 

@@ -22,6 +22,7 @@ from rankup.core.progress import (
     progress_place,
     progress_share,
 )
+from rankup.core.records import read_records
 from rankup.core.rundir import PROGRESS_VARIABLE, RunDir
 
 
@@ -46,19 +47,22 @@ class PlainView(LineView):
 
 
 class BarView(LineView):
-    """The lines of the ranks, and below them a bar from the first step on. A context manager, which removes the bar.
+    """The lines of the ranks, and below them a bar from the first step on; before the first line, how many of the
+    ``ranks`` are there. A context manager, which removes the bar.
 
     ``plain``: lines of rank 0 have no prefix.
     """
 
-    def __init__(self, *, plain: bool) -> None:
+    def __init__(self, ranks: int, *, plain: bool) -> None:
         super().__init__()
+        self._ranks, self._started = ranks, 0
+        self._starting = True  # until a rank prints something, or trains
         self._stack = contextlib.ExitStack()
         self._plain = plain
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
-            TextColumn("{task.percentage:>3.0f} %  {task.fields[said]}"),
+            TextColumn("{task.fields[said]}"),
             console=Console(highlight=False),
             transient=True,
         )
@@ -78,6 +82,9 @@ class BarView(LineView):
             self._file.close()
 
     def line(self, rank: int | None, stream: str, text: str) -> None:
+        if self._starting:
+            self._starting = False
+            self._progress.stop()
         super().line(None if self._plain and rank == 0 and stream == "out" else rank, stream, text)
 
     def tick(self, run: RunDir) -> None:
@@ -87,6 +94,8 @@ class BarView(LineView):
             self._file = path.open(encoding="utf-8")
             if path.stat().st_mtime < self._made:  # of an attempt before
                 self._file.seek(0, os.SEEK_END)
+        if self._starting:
+            self._show_start(run)
         if self._file is None:
             return
         *lines, self._rest = (self._rest + self._file.read()).split("\n")
@@ -97,7 +106,20 @@ class BarView(LineView):
                     self._show(record)
                     return
 
+    def _show_start(self, run: RunDir) -> None:
+        if self._started < self._ranks:
+            events = [event for path in run.logs.glob("events*.jsonl") for event in read_records(path)]
+            self._started = sum(one["event"] == "start" and one["time"] >= self._made for one in events)
+        silent = ", nothing printed yet" if self._started >= self._ranks else ""
+        self._progress.start()
+        self._progress.update(
+            self._task,
+            description=f"{self._started} of {self._ranks} ranks started{silent}",
+            said=f"{time.time() - self._made:.0f} s",
+        )
+
     def _show(self, step: dict[str, Any]) -> None:
+        self._starting = False
         self._progress.start()
         share = progress_share(step)
         self._progress.update(
@@ -105,5 +127,7 @@ class BarView(LineView):
             description=progress_place(step),
             completed=100 * share if share is not None else 0,
             total=100 if share is not None else None,
-            said=progress_numbers(step),
+            said=progress_numbers(step)
+            if share is None
+            else f"{100 * share:3.0f} %  {progress_numbers(step)}",
         )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
+from rankup.cli.output.console import say
 from rankup.cli.output.rank_lines import LineView
 from rankup.core.units import duration
 from rankup.scale.plan import Trial
@@ -34,7 +34,3 @@ class TrialLines(LineView):
             super().line(rank, stream, text)
         elif rank in (0, None) and text.startswith("epoch "):
             say(f"  {text}")
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -14,12 +14,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rankup.core.whole_lines import say
 from rankup.errors import RankupError
 from rankup.runtime.call_site import call_site
 from rankup.runtime.checkpointing import registered_state
@@ -65,6 +65,7 @@ class Checkpointing:
         in_force = (options or Snapshots()).in_force()
         # Whether the script asks for snapshots; with "off" it asks only for one at a request to stop.
         wanted = options is not None and options.every != "off"
+        self.every = in_force.every
         self._lost = in_force.lost or ""
         self._stages = Stages(run, in_force, wanted=wanted)
         self._saves = LoopSaves(run, parts, in_force, steps)
@@ -198,12 +199,10 @@ class Checkpointing:
         if self._replays and not self._run.name and found.metadata["begun"] != self._parts.begun:
             # Trainings without a name are found by their order. A script that leaves out those that are done finds the
             # first one where it begins the second.
-            print(
+            say(
                 f"warning: nothing is trained, since {found.path.name} is the end of a training without a name; but "
                 "that one began with other weights, and may be another one: if the script leaves out trainings that "
-                'are done, their order has changed, and rankup.init(name=f"member-{k}") tells them apart',
-                file=sys.stderr,
-                flush=True,
+                'are done, their order has changed, and rankup.init(name=f"member-{k}") tells them apart'
             )
         if not done and not within:
             self._goes_on = (
@@ -219,12 +218,10 @@ class Checkpointing:
         elif before["unit"] == unit and before["goal"] > goal:
             said = f"was over {unit}={before['goal']} when {found.path.name} was saved: this training ends earlier"
         if said:
-            print(
+            say(
                 f"warning: the loop at {call_site()} is over {unit}={goal}, and {said}. {unit}= counts from the "
                 f"beginning, also after a resume: if the script takes off what is done ({unit}=n - start), leave that "
-                "out",
-                file=sys.stderr,
-                flush=True,
+                "out"
             )
 
     def attend(self) -> None:
@@ -298,7 +295,7 @@ class Checkpointing:
             self._resumed.begin(feed.position.step)
             self._resumed = None
         if self._goes_on:
-            print(self._goes_on, file=sys.stderr, flush=True)
+            say(self._goes_on)
             self._goes_on = ""
         if self._saves.saver is not None and not self._saves.flat and self._parts.watch is not None:
             self._parts.watch.epoch_begins()
@@ -356,7 +353,7 @@ class Checkpointing:
             said = differing(control.gather("the values that no snapshot holds", mine))
             self._said_differing = bool(said)
             if said and self._run.world.is_main:
-                print(f"warning: {said}", file=sys.stderr, flush=True)
+                say(f"warning: {said}")
         return watch.say()
 
     def _compare_ranks(self) -> None:

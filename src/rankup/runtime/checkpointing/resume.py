@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 import torch.distributed as dist
 
+from rankup.core.whole_lines import say
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state, state
 from rankup.runtime.checkpointing.adapters import ContainerAdapter
@@ -69,12 +69,10 @@ class ResumedEpoch:
     def begin(self, done: int) -> None:
         """Its first batch is next, after ``done`` steps. RankupError ``changed-before-inner-loop``."""
         if self._run.world.is_main and (anew := _counting_anew(done)):
-            print(
+            say(
                 f"warning: an epoch is resumed in its middle, after step {done}, and {anew} goes over its batches and "
                 "begins anew: enumerate(epoch, start=epoch.done), or read epoch.done; in place of zip one data set of "
-                "both (torch.utils.data.StackDataset)",
-                file=sys.stderr,
-                flush=True,
+                "both (torch.utils.data.StackDataset)"
             )
         set_rng_state(dict(self._rng))
         now = _declared(self._run)

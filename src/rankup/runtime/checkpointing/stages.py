@@ -12,9 +12,9 @@ the code between two loops meets the state that it met the first time.
 from __future__ import annotations
 
 import re
-import warnings
 from pathlib import Path
 
+from rankup.core.whole_lines import warn
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.context import RunContext
@@ -136,4 +136,4 @@ class Stages:
         way = (
             ": start the script by `rankup run`, or use rankup.Snapshots(directory=…)" if base is None else ""
         )
-        warnings.warn(f"nothing is saved, since {why}{way}", stacklevel=2)
+        warn(f"nothing is saved, since {why}{way}", stacklevel=2)

@@ -11,12 +11,12 @@ that depends on the process and the epoch in which a sample was first fetched, a
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from torch.utils.data import Dataset, default_collate, get_worker_info
 
+from rankup.core.whole_lines import say
 from rankup.errors import RankupError
 from rankup.runtime.data.generators import (
     held_generators,
@@ -95,13 +95,11 @@ class KeyedFetch(Dataset[Any]):
     def _warn_of_kept(self) -> None:
         info = get_worker_info()
         if self._warns and (info is None or info.id == 0):
-            print(
+            say(
                 f"warning: {type(self._dataset).__name__} draws random numbers when a sample is fetched for the first "
                 "time, and keeps what it made of them: that depends on the process and the epoch of this first time, "
                 "so a resume, other loader workers or another number of processes give other samples. Draw in "
-                "__init__, with a seed, or from torch.Generator().manual_seed(index)",
-                file=sys.stderr,
-                flush=True,
+                "__init__, with a seed, or from torch.Generator().manual_seed(index)"
             )
 
     def _sample(self, sample: int) -> list[Any]:

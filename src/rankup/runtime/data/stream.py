@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import sys
-import warnings
 from collections.abc import Generator, Iterator
 from typing import Any
 
 import torch
 from torch.utils.data import IterableDataset, default_collate
 
+from rankup.core.whole_lines import say, warn
 from rankup.errors import RankupError
 from rankup.runtime.data.batches import Batch, Position, PreparedData
 from rankup.runtime.data.loader_options import Loader, loader_options
@@ -69,7 +68,7 @@ class StreamFeed(PreparedData):
     ) -> None:
         check_sharded(sharded)
         if fill and rank == 0:
-            warnings.warn(
+            warn(
                 "an IterableDataset has no order to keep: on another number of processes the training is another one; "
                 "on a map-style Dataset it is the same",
                 stacklevel=4,
@@ -248,7 +247,7 @@ class StreamFeed(PreparedData):
         if self._reader.rank:
             return
         if self._fill and self._asked and self._reader.sharded is None and self._reader.world_size > 1:
-            warnings.warn(
+            warn(
                 "the data set splits itself over loader workers: each rank reads all of it, and takes every "
                 f"{self._reader.world_size}th sample. If it does not split over ranks too, sharded='workers' lets each "
                 "rank read its part alone",
@@ -263,11 +262,9 @@ class StreamFeed(PreparedData):
         else:
             why = ""
         if done and why:
-            print(
+            say(
                 f"warning: this epoch is resumed after its step {done}, and not with the samples that are left of it: "
-                f"{why}. Some samples of this epoch are seen twice, and some not at all; {way}",
-                file=sys.stderr,
-                flush=True,
+                f"{why}. Some samples of this epoch are seen twice, and some not at all; {way}"
             )
 
     def _check_pass(self) -> None:
@@ -282,7 +279,7 @@ class StreamFeed(PreparedData):
         with contextlib.suppress(TypeError, NotImplementedError):  # most streams have no length
             length = len(self._reader.dataset)  # type: ignore[arg-type]
             if self._reader.rank == 0 and length != handed:
-                warnings.warn(
+                warn(
                     f"the data set says that it has {length} samples, but {handed} were handed out over all ranks in "
                     f"this pass: {off_by(handed, length)}. Its __len__ is wrong, or what sharded= says of it",
                     stacklevel=2,

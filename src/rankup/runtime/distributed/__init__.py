@@ -4,6 +4,7 @@
 - ``rendezvous``: how ranks meet without a launcher's agent
 - ``control``: the small numbers that ranks exchange, with a name for each exchange
 - ``waiting``: which rank waits for which, and whether a loop has stopped making steps
+- ``differing``: the values of the script that differ between ranks at different places
 - ``reduce``: sums and means over ranks
 - ``gather``: all ranks' rows, with gradients
 - ``sections``: ``rankup.first``: downloads that one process does first

@@ -2,12 +2,14 @@
 
 So does a rank whose loop has finished no step for long: the gradients are reduced by torch, out of rankup's sight, and
 another rank may wait for its data. A thread of each process checks every few seconds. Ranks ask and answer through the
-store of the process group, which works also while all of them wait in collectives.
+store of the process group, which works also while all of them wait in collectives. One rank of each place tells its
+plain values too: what differs has decided otherwise there.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 import threading
 import time
@@ -17,6 +19,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from rankup.core.whole_lines import say
 from rankup.runtime.call_site import call_site
 from rankup.world import World
 
@@ -25,6 +28,7 @@ POLL_S = 2.0  # at least; more ranks look less often
 POLLS_PER_S = 500.0  # of all ranks together, at most: one rank's store serves them
 NAMED = 8  # ranks, and places, in one message
 _PREFIX = "rankup-waiting"
+_FOR_DATA = ", waiting for a batch"
 _UNKNOWN = "it is not known where they are"
 
 # The finished steps of the loop that is running, None between its epochs; whether it waits for a batch.
@@ -42,6 +46,7 @@ class Waiting:
         self._main = threading.get_ident()
         self._now: tuple[str, float] | None = None  # what the main thread waits in, and since when
         self._progress: Callable[[], Progress] = _no_loop
+        self._registered: Mapping[str, Any] = {}
         self._store = _store()
         self._answered = 0  # questions of other ranks and of this one
         self._over = threading.Event()
@@ -58,9 +63,11 @@ class Waiting:
         finally:
             self._now = before
 
-    def watch(self, progress: Callable[[], Progress] | None) -> None:
-        """A loop begins; None: it is over."""
-        self._progress = progress or _no_loop
+    def watch(
+        self, progress: Callable[[], Progress] | None, registered: Mapping[str, Any] | None = None
+    ) -> None:
+        """A loop begins, with the values of ``run.register``; None: it is over."""
+        self._progress, self._registered = progress or _no_loop, registered or {}
 
     def end(self) -> None:
         """The process leaves its group. The store tells the others."""
@@ -115,15 +122,18 @@ class Waiting:
         if self._store.add(f"claimed/{number}", 1) > 1:
             return  # another rank asks, and waits for this one's answer
         self._answer(number)
-        places = self._ask(number, without=self._rank)
-        print(f"rankup: {what}; {by_place(places)}", file=sys.stderr, flush=True)
+        places, differs = self._ask(number)
+        others = {
+            place: few for place, ranks in places.items() if (few := [r for r in ranks if r != self._rank])
+        }
+        say(f"rankup: {what}; {by_place(others)}{differs}")
 
     def _heard(self) -> str:
         store, said = self._store, _UNKNOWN
         number = store.add("asked", 0)
         number += number == 0 or store.check([f"said/{number}"])  # else that question is not answered yet
         if store.add(f"claimed/{number}", 1) == 1:
-            said = by_place(self._ask(number))
+            said = _described(*self._ask(number))
         deadline = time.monotonic() + self._answer_s + self._poll_s
         while said == _UNKNOWN and time.monotonic() < deadline:
             if store.check([f"said/{number}"]):
@@ -138,12 +148,18 @@ class Waiting:
         return said
 
     def _answer(self, number: int) -> None:
-        self._store.append(f"where/{number}", f"{self._rank} {self._where()}\n")
+        place = self._where()
+        if self._store.add(f"at/{number}/{place}", 1) == 1:
+            from rankup.runtime.distributed.differing import plain_values
+
+            values = plain_values(sys._current_frames().get(self._main), self._registered)
+            self._store.append(f"values/{number}", json.dumps([self._rank, values]) + "\n")
+        self._store.append(f"where/{number}", f"{self._rank} {place}\n")
         self._store.add(f"answers/{number}", 1)
         self._answered = number
 
-    def _ask(self, number: int, without: int | None = None) -> dict[str, list[int]]:
-        """The ranks at each place, but not the rank ``without``."""
+    def _ask(self, number: int) -> tuple[dict[str, list[int]], str]:
+        """The ranks at each place, and what differs between places."""
         store = self._store
         store.add("asked", 1)
         deadline = time.monotonic() + self._answer_s
@@ -160,8 +176,17 @@ class Waiting:
         places: dict[str, list[int]] = {}
         for rank in range(self._world_size):
             places.setdefault(told.get(rank, "does not answer"), []).append(rank)
-        store.set(f"said/{number}", by_place(places))
-        return {place: few for place, ranks in places.items() if (few := [r for r in ranks if r != without])}
+        apart = len(set(told.values())) > 1 and not any(place.endswith(_FOR_DATA) for place in places)
+        differs = self._differing(number) if apart else ""
+        store.set(f"said/{number}", _described(places, differs))
+        return places, differs
+
+    def _differing(self, number: int) -> str:
+        from rankup.runtime.distributed.differing import differing
+
+        lines = self._store.get(f"values/{number}").decode().splitlines()
+        said = differing(dict(map(json.loads, lines)))
+        return f". What differs there: {said}" if said else ""
 
     def _where(self) -> str:
         """What the main thread does now."""
@@ -170,7 +195,11 @@ class Waiting:
         waits = self._now
         if waits is not None:
             return f"{waits[0]} at {place}"
-        return f"{place}, waiting for a batch" if self._progress()[1] else place
+        return f"{place}{_FOR_DATA}" if self._progress()[1] else place
+
+
+def _described(places: Mapping[str, Sequence[int]], differs: str) -> str:
+    return by_place(places) + differs
 
 
 _SEVERAL = {"is": "are", "has": "have", "does": "do"}

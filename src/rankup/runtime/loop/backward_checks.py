@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable
 
 import torch
 from torch import nn
 
+from rankup.core.whole_lines import warn
 from rankup.errors import RankupError
 from rankup.strategies import Strategy
 from rankup.strategies.clipping import local
@@ -85,7 +85,7 @@ def warn_uncounted(loss: torch.Tensor) -> None:
     """Warn if a loss with a count of 0 is not 0: it is not used. Waits for the device."""
     value = float(loss.detach())
     if math.isfinite(value) and value:
-        warnings.warn(
+        warn(
             f"count= is 0 on this rank and its loss is {value:g}: nothing of it is used. count= must count everything "
             'that the loss holds; for a sum divided by a number of your own: run.backward(loss, reduction="sum")',
             stacklevel=4,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import sys
 import weakref
 from collections.abc import Generator, Iterator
 from typing import Any
 
+from rankup.core.whole_lines import say
 from rankup.errors import RankupError
 from rankup.runtime.call_site import call_site
 from rankup.runtime.checkpointing.checkpointing import Checkpointing
@@ -57,10 +57,10 @@ def loop(
     evaluations.overtake()
     complete = False
     with checkpointing.loop(feed, unit, goal, flat=flat) as repeats:
-        facts = training_facts(run, feed)
+        facts = {**training_facts(run, feed), "snapshot_every": checkpointing.every}
         run.records.begin(feed, unit, goal, run.global_step, facts, run.models, repeats=repeats)
         if run.control is not None:
-            run.control.waiting.watch(run.records.progress)
+            run.control.waiting.watch(run.records.progress, vars(run.values)["_values"])
         scaler = run.gradients.scaler
         overflows = scaler.skipped if scaler is not None else 0
         try:
@@ -90,17 +90,16 @@ def loop(
 def _warn_of_other_batches(run: RunContext) -> None:
     if run.world.is_main and not run.said_not_iterated:
         run.said_not_iterated = True
-        print(
+        say(
             f"warning: an epoch of run.epochs at {call_site()} was not iterated: batches of another loader are not "
             "divided among the ranks here, their steps are not counted, and a resume begins the epoch anew. Write for "
-            "batch in epoch: …, over the data set that prepare got",
-            file=sys.stderr,
-            flush=True,
+            "batch in epoch: …, over the data set that prepare got"
         )
 
 
 class Epoch:
-    """One epoch: iterate it once for this rank's batches. ``index`` from 0; ``len()`` is the number of steps."""
+    """One epoch: iterate it once for this rank's batches. ``index`` from 0; ``len()`` is the number of its batches on
+    this rank, micro-batches counted, as a progress bar counts them."""
 
     def __init__(
         self,
@@ -137,11 +136,13 @@ class Epoch:
         """Samples so far, over all ranks and attempts."""
         return self._run.records.epoch_samples
 
+    @property
+    def steps(self) -> int:
+        """Steps of the whole epoch. TypeError for a stream, which has no number of them."""
+        return len(self._feed)
+
     def __len__(self) -> int:
-        steps = self._feed.steps
-        if steps is None:
-            raise TypeError("an IterableDataset has no number of steps")
-        return steps
+        return self.steps * len(self._run.plan.pieces(0, self._feed.cut["accumulate"] or 1))
 
     def __iter__(self) -> Iterator[Any]:
         if self._iterator is not None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import torch
 
+from rankup.core.whole_lines import warn
 from rankup.runtime.data.batches import Batch
 
 
@@ -47,7 +47,7 @@ class NanWatch:
 
     def _warn(self, what: str, step: int) -> None:
         self._told = True
-        warnings.warn(
+        warn(
             f"{what} is NaN at step {step} on rank {self._rank}: the weights will be NaN as well, unless "
             "your loop leaves this step out (said once)",
             stacklevel=4,

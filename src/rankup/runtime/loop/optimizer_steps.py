@@ -6,7 +6,6 @@ step of a later body), and that a save in flight has copied the moments before t
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -18,6 +17,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
+from rankup.core.whole_lines import warn
 from rankup.runtime.context import RunContext
 from rankup.strategies.clipping import local
 from rankup.strategies.inner_optimizers import with_inner
@@ -168,7 +168,7 @@ class OptimizerSteps:
 
     def learn_never_cleared(self, optimizer: Optimizer) -> None:
         if not self._never_cleared:
-            warnings.warn(
+            warn(
                 f"gradients are never cleared: each step of {type(optimizer).__name__} adds to those of the steps "
                 "before. Is opt.zero_grad() missing? run.step(opt) clears what is there at the step, and not what a "
                 "later loss of the body leaves on its model (a GAN's generator loss on the discriminator)",

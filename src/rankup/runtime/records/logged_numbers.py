@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
+from rankup.core.whole_lines import say
 from rankup.errors import RankupError
 from rankup.runtime.distributed.control import Control, same_on_all
 
@@ -91,11 +91,9 @@ def warn_of_logged(metrics: Mapping[str, Logged], control: Control | None, rank:
     first = everyone[0]
     names = [name for name, text in first.items() if any(other.get(name, text) != text for other in everyone)]
     if names and rank == 0:
-        print(
+        say(
             f"warning: {', '.join(names)} of run.log is not the same on all ranks, and rank 0's is recorded: a number "
-            "of its share of the samples? run.meter, run.mean, or run.log(over_ranks=True) are of all",
-            file=sys.stderr,
-            flush=True,
+            "of its share of the samples? run.meter, run.mean, or run.log(over_ranks=True) are of all"
         )
     return bool(names)
 

@@ -6,7 +6,6 @@ On several processes under ``rankup run`` the command line draws the bar, from t
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import sys
@@ -19,6 +18,7 @@ from rankup.core.progress import (
     progress_place,
     progress_share,
 )
+from rankup.core.whole_lines import Line, no_bar, say, watch_lines
 
 FIRST_LINE_S, LONGEST_PAUSE_S = 10.0, 300.0
 _BAR = 20  # characters
@@ -35,23 +35,11 @@ class ProgressDisplay:
         self._next_line, self._pause = perf_counter() + FIRST_LINE_S, FIRST_LINE_S
         self._drawn = False
         self._printed_at = 0.0
-        self._at_line_start = True  # else the bar would erase what the script has printed
-        self._streams = (sys.stdout, sys.stderr)
-        self._handlers: list[tuple[logging.StreamHandler[Any], Any]] = []  # of logging, and their streams
+        self._lines: list[Line] = []  # the bar must not erase what the script has printed
         if terminal is not None:
-            before = (sys.stdout, sys.stderr)
-            sys.stdout = _Watched(sys.stdout, self)
-            sys.stderr = _Watched(sys.stderr, self)
-            self._follow_handlers(dict(zip(map(id, before), (sys.stdout, sys.stderr), strict=True)))
-
-    def _follow_handlers(self, watched: Mapping[int, Any]) -> None:
-        """Handlers that were made earlier hold the streams themselves."""
-        loggers = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
-        for logger in loggers:
-            for handler in getattr(logger, "handlers", ()):  # a placeholder of a package has none
-                if isinstance(handler, logging.StreamHandler) and id(handler.stream) in watched:
-                    self._handlers.append((handler, handler.stream))
-                    handler.setStream(watched[id(handler.stream)])
+            self._lines = watch_lines()
+            for line in self._lines:
+                line.before = self.erase
 
     @classmethod
     def for_this_process(cls, *, in_run: bool) -> ProgressDisplay | None:
@@ -67,13 +55,13 @@ class ProgressDisplay:
     def show(self, record: Mapping[str, Any]) -> None:
         now = perf_counter()
         if self._terminal is not None:
-            if self._at_line_start and now >= self._printed_at + _QUIET_S:
+            printed = any(line.unfinished for line in self._lines)
+            if not printed and now >= self._printed_at + _QUIET_S:
                 self._draw(self._terminal, record)
         elif now >= self._next_line:
             self._pause = min(LONGEST_PAUSE_S, 1.5 * self._pause)
             self._next_line = now + self._pause
-            sys.stderr.write(f"{progress_place(record)}  {progress_numbers(record)}\n")
-            sys.stderr.flush()
+            say(f"{progress_place(record)}  {progress_numbers(record)}")
 
     def _draw(self, terminal: TextIO, record: Mapping[str, Any]) -> None:
         share = progress_share(record)
@@ -95,39 +83,9 @@ class ProgressDisplay:
             self._terminal.write(_ERASE)
             self._terminal.flush()
 
-    def ends_line(self, whole: bool) -> None:
-        self._at_line_start = whole
-
     def close(self) -> None:
         self.erase()
-        for handler, stream in self._handlers:
-            if isinstance(handler.stream, _Watched):
-                handler.setStream(stream)
-        self._handlers.clear()
+        for line in self._lines:
+            line.before = no_bar
         if self._terminal is not None:
-            for name in ("stdout", "stderr"):
-                if isinstance(getattr(sys, name), _Watched):
-                    setattr(sys, name, getattr(sys, name).stream)
             self._terminal.close()
-
-
-class _Watched:
-    """A stream that erases the bar before it is written to."""
-
-    def __init__(self, stream: TextIO, display: ProgressDisplay) -> None:
-        self.stream = stream
-        self._display = display
-
-    def write(self, text: str) -> int:
-        self._display.erase()
-        if text:
-            self._display.ends_line(text.endswith("\n"))
-        return self.stream.write(text)
-
-    def flush(self) -> None:
-        """``input()`` writes its prompt past this object, and flushes before."""
-        self._display.erase()
-        self.stream.flush()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)

@@ -16,7 +16,6 @@ a function that runs now, and most of it only prints. A resume in the middle of 
 from __future__ import annotations
 
 import re
-import sys
 import time
 import weakref
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -24,6 +23,7 @@ from types import CodeType
 from typing import Any
 
 from rankup.core.choices import ACCEPT, STOP
+from rankup.core.whole_lines import say
 from rankup.errors import RankupError
 from rankup.runtime.unregistered.cures import compared, cures, listed, root_of
 from rankup.runtime.unregistered.marks import SIMPLE, Mark
@@ -180,12 +180,10 @@ class UnregisteredWatch:
         ]
         self._interrupted = {}
         if anew:
-            print(
+            say(
                 "warning: an epoch is resumed in its middle, and what the script begins in each epoch begins anew: "
                 f"{listed(anew)}. A sum counts the rest of the epoch alone (run.meter keeps sums); what the steps use "
-                "(a hidden state, an optimizer) is lost, unless it is made before the loop and registered",
-                file=sys.stderr,
-                flush=True,
+                "(a hidden state, an optimizer) is lost, unless it is made before the loop and registered"
             )
 
     def epoch_ends(self) -> None:
@@ -302,7 +300,7 @@ class UnregisteredWatch:
         ]
         if self._left_out and first:
             lines.append(f"  not watched, since there is too much of it: {listed(sorted(self._left_out))}")
-        print("\n".join(lines), file=sys.stderr, flush=True)
+        say("\n".join(lines))
         return None
 
     def check(
@@ -353,7 +351,7 @@ class UnregisteredWatch:
     def _accepts(self, values: str) -> bool:
         """Whether a resume may lose these values, which it then says."""
         if self._choice == ACCEPT:
-            print(f"lost in this resume, as accepted: {values}", file=sys.stderr, flush=True)
+            say(f"lost in this resume, as accepted: {values}")
         return self._choice == ACCEPT
 
     def _by_variable(self, paths: Sequence[str]) -> list[str]:

@@ -7,12 +7,12 @@ sums either. Without a second GPU it is the model itself.
 
 from __future__ import annotations
 
-import warnings
 from typing import ClassVar
 
 import torch
 from torch import nn
 
+from rankup.core.whole_lines import warn
 from rankup.strategies.base import NO_SYNC_BATCHNORM, Refusals, Strategy
 from rankup.strategies.call_through import call_through
 
@@ -25,12 +25,12 @@ class DP(Strategy):
     def wrap(self, model: nn.Module, device: torch.device, *, find_unused_parameters: bool) -> nn.Module:
         gpus = torch.cuda.device_count() if device.type == "cuda" else 0
         if gpus < 2:
-            warnings.warn(
+            warn(
                 f"strategy dp found {gpus} GPUs to spread over: this is plain training on one {device.type} device",
                 stacklevel=4,
             )
             return model
-        warnings.warn(
+        warn(
             "strategy dp copies the model to every GPU in every step, from one process: it is here to compare with; "
             "ddp with one process per GPU is faster",
             stacklevel=4,
