@@ -122,7 +122,8 @@ def test_a_resume_that_restores_all_is_proved_and_the_files_are_as_they_were(tmp
     assert code == 0, answer
     # On three ranks DDP's first step sums in another order.
     assert answer["conclusion"] == ("proved" if ranks < 3 else "equal within rounding"), answer
-    assert answer["scenarios"][1]["kills"] == (8 if ranks == 1 else 2)  # all kinds but an evaluation, and the second save
+    # Each kind but an evaluation, and the second save.
+    assert answer["scenarios"][1]["kills"] == (8 if ranks == 1 else 2)
     positions = [each["text"] for each in answer["position"]["interruptions"]]
     # How far the other ranks are when one is killed depends on the machine.
     assert any("went on after step 4: trained" in text for text in positions), positions
