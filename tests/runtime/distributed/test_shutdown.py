@@ -66,13 +66,14 @@ print(run.sum(run.world.rank + 1))
 """
 
 
+@pytest.mark.timeout(900)
 def test_ranks_that_end_well_leave_no_complaint(tmp_path):
     script = tmp_path / "meets.py"
     script.write_text(MEETS)
     port = ranks.free_port()
     processes = [start(script, rank, 2, port) for rank in range(2)]
     for process in processes:
-        _, error = process.communicate(timeout=200)
+        _, error = process.communicate(timeout=800)
         assert (process.returncode, error) == (0, "")
 
 
