@@ -27,6 +27,15 @@ STAGED = {
     "back": ("out/*", "a b/**"),
 }
 CPUS = {"sockeye": 6, "alliance": 10}
+IMAGES = {
+    "singularity": "/images/torch.sif",
+    "podman-hpc": "nvcr.io/nvidia/pytorch:25.06-py3",
+    "shifter": "nersc/pytorch:25.02.01",
+    "sarus": "nvcr.io/nvidia/pytorch:25.06-py3",
+    "pyxis": "nvcr.io#nvidia/pytorch:25.06-py3",
+    "edf": "ngc-pytorch",
+    "uenv": "pytorch/v2.9.1:v1",
+}
 
 
 def shapes(gpus: int) -> dict[str, dict[str, Any]]:
@@ -68,6 +77,18 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
             {**two, "conda": "torch-env", "directives": ("--reservation=course",), "exclusive": True},
         ),
         "slurm-pixi": ("slurm", {**two, "pixi": "$HOME/my project"}),
+        **{
+            f"slurm-{runtime}": (
+                "slurm",
+                {
+                    **two,
+                    "container": image,
+                    "container_runtime": runtime,
+                    "binds": ("$SCRATCH/data:/data:ro",),
+                },
+            )
+            for runtime, image in IMAGES.items()
+        },
         "slurm-preflight": ("slurm", {**two, "preflight": True}),
         "slurm-program": (
             "slurm",

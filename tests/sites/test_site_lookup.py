@@ -97,7 +97,7 @@ def test_what_belongs_to_one_kind_of_launch_or_node_is_in_its_table(tmp_path):
     assert (eap.node.arch, eap.node.login_arch, eap.node.interface) == ("aarch64", "x86_64", "hsn0")
     assert any("aws-ofi-nccl-1.14.0" in path for path in eap.paths["LD_LIBRARY_PATH"])
     assert any("nccl-2.26.2" in path for path in eap.paths["LD_LIBRARY_PATH"])
-    assert (olivia.containers.torchrun, olivia.containers.gpu_flag) == ("/usr/local/bin/torchrun", "--nv")
+    assert (olivia.containers.torchrun, olivia.containers.runtime) == ("/usr/local/bin/torchrun", "apptainer")
     assert (olivia.node.memory, olivia.node.arch) == ("768G", "aarch64")
     assert {n for n, s in sites.items() if s.slurm.gpus == "gres"} == {"della"}
 

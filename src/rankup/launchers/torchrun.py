@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankup.launchers.base import Start, argument_code, path_code
+from rankup.launchers.base import Start, argument_code, expanded_code, path_code
 from rankup.spec.jobspec import JobSpec
 
 # With it each start of the ranks has a store of its own. Without it torch 2.13 hands a restarted group the store of the
@@ -91,7 +91,7 @@ def agent(start: Start) -> list[str]:
         f"--max_restarts={start.max_restarts}",
     ]
     parts = [
-        ["exec", *map(path_code, start.inside), *_program(start)],
+        ["exec", *map(expanded_code, start.prefix), *_program(start)],
         options,
         rendezvous,
         list(_KEPT),

@@ -48,7 +48,7 @@ def _missing_venv(job: Resolved) -> Iterator[Finding]:
 
 
 def _missing_container(job: Resolved) -> Iterator[Finding]:
-    if job.spec.container:
+    if Path(job.spec.container).is_absolute():
         yield from _missing(job, "container", job.spec.container)
 
 

@@ -45,7 +45,14 @@ def variables(spec: JobSpec, site: Site) -> dict[str, str]:
     interface = dict.fromkeys(("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"), site.node.interface)
     # Nobody watches a job: it ends in its first minutes, and not with other values after a requeue.
     lost = {LOST.variable: spec.lost or STOP} if spec.is_python else {}
-    return {**ours(spec, gpus=spec.gpus_per_node, interface=interface), **lost, **site.env, **spec.env}
+    fabric = site.fabric_of(spec).env
+    return {
+        **ours(spec, gpus=spec.gpus_per_node, interface=interface),
+        **lost,
+        **site.env,
+        **fabric,
+        **spec.env,
+    }
 
 
 def _threads(spec: JobSpec, site: Site) -> list[str]:
@@ -75,11 +82,11 @@ def _modules(spec: JobSpec, site: Site) -> list[str]:
 
 
 def loaded_modules(spec: JobSpec, site: Site) -> tuple[str, ...]:
-    """The job's modules, and the site's MPI if the job needs one and names none."""
+    """The job's modules, and what they lack of the site's fabric and MPI, if the job needs these."""
     mpi = site.mpi.module if spec.launcher == "mpirun" or spec.fanout == "mpiexec" else ""
-    if mpi and not any(module.partition("/")[0] == mpi.partition("/")[0] for module in spec.modules):
-        return (*spec.modules, mpi)
-    return spec.modules
+    there = {module.partition("/")[0] for module in spec.modules}
+    needed = (*site.fabric_of(spec).modules, *([mpi] if mpi else []))
+    return (*spec.modules, *(module for module in needed if module.partition("/")[0] not in there))
 
 
 def _venv(spec: JobSpec) -> list[str]:

@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from rankup.core.units import parse_duration, parse_size
+from rankup.spec.jobspec import ContainerRuntime, JobSpec
 
 # The tables of conditional defaults: a job's own tables win over [defaults], later ones over earlier ones.
-Condition = Literal["cpu", "gpu", "one_node", "many_nodes", "many_gpu_nodes"]
+Condition = Literal["cpu", "gpu", "one_node", "many_nodes"]
 WHEN: tuple[Condition, ...] = get_args(Condition)
 
 
@@ -73,10 +74,23 @@ class Container(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    command: str = "apptainer"  # or singularity
-    gpu_flag: str = "--nv"  # --rocm for AMD
+    runtime: ContainerRuntime = "apptainer"
+    flags: tuple[str, ...] = ()  # for every job
+    gpu_flags: tuple[str, ...] | None = None  # for those with GPUs; None: the runtime's own
     torchrun: str = "torchrun"  # its path inside the image
-    # Where a job on several nodes has bound the host's network libraries: searched before the image's own.
+
+
+class Fabric(BaseModel):
+    """What the site's fast network asks of jobs with GPUs on several nodes, beside what they ask for themselves.
+
+    ``binds`` bring the host's network libraries into a container, which finds them in ``libraries`` before its own.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    modules: tuple[str, ...] = ()
+    env: dict[str, str] = Field(default_factory=dict)
+    binds: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
 
 
@@ -84,7 +98,7 @@ class Site(BaseModel):
     """A cluster: its scheduler, its nodes, and defaults for every job.
 
     ``defaults`` are keys of ``JobSpec``; below ``when``, those of jobs without GPUs (``cpu``), with GPUs (``gpu``), on
-    one node, on many, and on many with GPUs. ``queue_nodes`` are the nodes of each queue, and ``queue_time`` the
+    one node, and on many. ``queue_nodes`` are the nodes of each queue, and ``queue_time`` the
     longest time of a job in it, where known. ``launchers`` are the allowed ones, ``required`` the keys that a user
     has to give (``account``). ``python`` is the version of the Python that the site's modules bring. ``env`` is
     exported in every job; ``paths`` are put before a variable's value (LD_LIBRARY_PATH), and the job's shell
@@ -117,6 +131,7 @@ class Site(BaseModel):
     pbs: Pbs = Field(default_factory=Pbs)
     mpi: Mpi = Field(default_factory=Mpi)
     containers: Container = Field(default_factory=Container)
+    fabric: Fabric = Field(default_factory=Fabric)
     env: dict[str, str] = Field(default_factory=dict)
     paths: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     defaults: dict[str, Any] = Field(default_factory=dict)
@@ -128,6 +143,10 @@ class Site(BaseModel):
     def family(self) -> str:
         """local, slurm or pbs: whose variables and node file a job finds. Torque's are those of PBS."""
         return "pbs" if self.scheduler == "torque" else self.scheduler
+
+    def fabric_of(self, spec: JobSpec) -> Fabric:
+        """What ``spec`` needs of the fabric: nothing without GPUs, and on one node."""
+        return self.fabric if spec.gpus_per_node and spec.nodes > 1 else Fabric()
 
     @field_validator("queue_time")
     @classmethod
