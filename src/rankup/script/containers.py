@@ -23,7 +23,7 @@ _DESCRIPTION, _INSIDE = "$RUN/container.toml", "$RUN/container.sh"
 class Image:
     """What runs in a container sees: ``ours`` are the job's own folders, ``binds`` those of user and site
     (``SOURCE[:TARGET[:OPTIONS]]``), ``variables`` the names that a rank needs from its host. ``flags`` are the site's
-    words for this runtime."""
+    words for this runtime. ``runscript``: the image's own script starts the command."""
 
     name: str
     folder: str
@@ -31,6 +31,7 @@ class Image:
     binds: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
+    runscript: bool = False
 
     @property
     def mounts(self) -> tuple[str, ...]:
@@ -50,7 +51,7 @@ class Entry:
 
 def _apptainer(image: Image) -> Entry:
     binds = (word for bind in (*image.ours, *image.binds) for word in ("--bind", bind))
-    return Entry(prefix=("apptainer", "exec", *image.flags, *binds, image.name))
+    return Entry(prefix=("apptainer", "run" if image.runscript else "exec", *image.flags, *binds, image.name))
 
 
 def _singularity(image: Image) -> Entry:
@@ -174,6 +175,7 @@ def enter(spec: JobSpec, site: Site, variables: tuple[str, ...]) -> Entry:
         (*fabric.binds, *spec.binds),
         (*flags, *(gpu_flags if spec.gpus_per_node else ())),
         tuple(dict.fromkeys((*_READ, *variables))),
+        site.containers.runscript,
     )
     entry = enters(image)
     if entry.prelude:

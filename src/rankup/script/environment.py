@@ -6,7 +6,7 @@ The user's own lines stay as they are given, without indentation: they may hold 
 from __future__ import annotations
 
 from rankup.core.choices import LOST, STOP
-from rankup.launchers.base import code, path_code
+from rankup.launchers.base import code, expanded_code, path_code
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
 from rankup.spec.variables import variables as ours
@@ -19,6 +19,7 @@ def environment(spec: JobSpec, site: Site) -> list[str]:
     """Bash; every line that can fail ends the job with a clear message if it does."""
     ours = [
         f"cd {path_code(str(spec.folder))} || finish failed 1",
+        *(_MODULE_COMMAND if spec.module_purge or loaded_modules(spec, site) else []),
         *(["# Yours, before the modules:", *map(_Own, spec.pre_modules)] if spec.pre_modules else []),
         *_modules(spec, site),
         *(["stage_in # RANKUP_STAGE"] if spec.uses_local_disk else []),
@@ -26,12 +27,18 @@ def environment(spec: JobSpec, site: Site) -> list[str]:
         *_conda(spec),
         *_pixi(spec),
         *_paths(site),
-        *(f"export {name}={path_code(value)}" for name, value in variables(spec, site).items()),
+        *_exports(spec, site),
         *_threads(spec, site),
         *_secrets(spec),
         *(["# Yours:", *map(_Own, spec.pre)] if spec.pre else []),
     ]
     return [line if isinstance(line, _Own) else f"  {line}" for line in ours]
+
+
+_MODULE_COMMAND = (
+    "# shellcheck disable=SC1090",
+    'for init in $(module_inits); do type module >/dev/null 2>&1 || . "$init"; done',
+)
 
 
 class _Own(str):
@@ -55,6 +62,14 @@ def variables(spec: JobSpec, site: Site) -> dict[str, str]:
     }
 
 
+def _exports(spec: JobSpec, site: Site) -> list[str]:
+    """The shell fills in a ``$NAME`` at the beginning of a user's value, and each in a site's."""
+    return [
+        f"export {name}={path_code(value) if name in spec.env else expanded_code(value)}"
+        for name, value in variables(spec, site).items()
+    ]
+
+
 def _threads(spec: JobSpec, site: Site) -> list[str]:
     """OMP_NUM_THREADS where nobody has said it: a process's share of the cores that the job has on its node."""
     if "OMP_NUM_THREADS" in variables(spec, site):
@@ -70,15 +85,9 @@ def _threads(spec: JobSpec, site: Site) -> list[str]:
 
 def _modules(spec: JobSpec, site: Site) -> list[str]:
     modules = loaded_modules(spec, site)
-    if not (modules or spec.module_purge):
-        return []
-    init = [
-        "# shellcheck disable=SC1090",
-        'for init in $(module_inits); do type module >/dev/null 2>&1 || . "$init"; done',
-    ]
     purge = ["module purge"] if spec.module_purge else []
     load = [f"module load {' '.join(map(code, modules))} || finish failed 1"] if modules else []
-    return [*init, *purge, *load]
+    return [*purge, *load]
 
 
 def loaded_modules(spec: JobSpec, site: Site) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rankup.core import shell
 from rankup.errors import RankupError
-from rankup.launchers.base import argument_code, path_code
+from rankup.launchers.base import argument_code, expanded_code, path_code
 from rankup.node_launchers import agents
 from rankup.node_launchers.agents import choose
 from rankup.node_launchers.base import AgentsScript
@@ -241,7 +241,7 @@ def _settings(spec: JobSpec, site: Site, run_dir: Path | None) -> list[str]:
     ]
     if spec.uses_local_disk:
         sources = " ".join(f"{name}={path_code(path)}" for name, path in spec.stage.items())
-        disk = path_code(site.node.local_disk) if site.node.local_disk else _LOCAL_DISK
+        disk = expanded_code(site.node.local_disk) if site.node.local_disk else _LOCAL_DISK
         lines += [
             f"STAGE=({sources}) # what each node gets on its own disk",
             f"BACK=({shell.quote(spec.back)}) # what is copied from there to RUN/results",

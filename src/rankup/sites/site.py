@@ -14,6 +14,34 @@ Condition = Literal["cpu", "gpu", "one_node", "many_nodes"]
 WHEN: tuple[Condition, ...] = get_args(Condition)
 
 
+_DATE = r"^\d{4}(-\d\d(-\d\d)?)?$"
+
+
+class Source(BaseModel):
+    """Where a profile's values were read, and when: a date, a month or a year."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    page: str = ""
+    seen: Annotated[str, Field(pattern=_DATE)] = ""
+
+
+class Sources(Source):
+    """``of`` are the keys that another page says: ``node``, or ``when.gpu.modules``."""
+
+    of: dict[str, Source] = Field(default_factory=dict)
+
+    def of_key(self, key: str) -> Source:
+        """The source of the value at ``key`` (dotted)."""
+        parts = key.split(".")
+        prefixes = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+        return next((self.of[prefix] for prefix in prefixes if prefix in self.of), self)
+
+    @property
+    def oldest(self) -> str:
+        return min((source.seen for source in (self, *self.of.values()) if source.seen), default="")
+
+
 class Node(BaseModel):
     """A compute node. None or "" where the profile does not say."""
 
@@ -44,6 +72,7 @@ class Pbs(BaseModel):
 
     select: str = ""  # added to each chunk, such as "sales_op=blanca"
     place: str = "scatter"
+    whole_nodes: bool = False  # a chunk is a node: jobs name none of its cores, GPUs and memory
     nodes_may_submit: bool = True  # whether qsub works on compute nodes
 
 
@@ -52,6 +81,7 @@ class Slurm(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    version: str = ""  # "24.05.3"
     gpus: Literal["gpus-per-node", "gres"] = "gpus-per-node"
     pick: str = ""  # a GPU's type, for --gpus-per-node=TYPE:N or --gres=gpu:TYPE:N
 
@@ -77,6 +107,7 @@ class Container(BaseModel):
     runtime: ContainerRuntime = "apptainer"
     flags: tuple[str, ...] = ()  # for every job
     gpu_flags: tuple[str, ...] | None = None  # for those with GPUs; None: the runtime's own
+    runscript: bool = False  # apptainer run, not exec: the image's own script sets up its Python
     torchrun: str = "torchrun"  # its path inside the image
 
 
@@ -112,7 +143,8 @@ class Site(BaseModel):
 
     name: str
     title: str = ""
-    source: str = ""  # who documents it
+    source: Sources = Field(default_factory=Sources)
+    untried: bool = False  # written from public pages, and no job of rankup's authors ever ran there
     notes: tuple[str, ...] = ()
     scheduler: Literal["local", "slurm", "pbs", "torque"]
     launchers: Annotated[tuple[Literal["torchrun", "srun", "mpirun"], ...], Field(min_length=1)] = (
