@@ -35,20 +35,24 @@ NameArgument = Annotated[str, typer.Argument(metavar="SITE", help="name of the p
 
 @app.command("list")
 def list_command(as_json: JsonOption = False) -> None:
-    """List every profile that --site takes, with its file."""
+    """List every profile that --site takes, with its file, and when its oldest value was read."""
     rows = [
-        {"name": name, "scheduler": "", "title": f"invalid: {site.message}", "file": str(path)}
+        {"name": name, "scheduler": "", "read": "", "title": f"invalid: {site.message}", "file": str(path)}
         if isinstance(site, RankupError)
-        else {"name": name, "scheduler": site.scheduler, "title": site.title, "file": str(path)}
+        else {
+            "name": name,
+            "scheduler": site.scheduler,
+            "read": site.source.oldest,
+            "title": site.title,
+            "file": str(path),
+        }
         for name, path, site in list_sites(os.environ, Path.cwd())
     ]
     if as_json:
         console.print_json(rows)
         return
-    head = ("site", "scheduler", "title", "file")
-    print_table(
-        head, [(r["name"], r["scheduler"], r["title"], r["file"]) for r in rows], fold=("title", "file")
-    )
+    head = ("site", "scheduler", "read", "title", "file")
+    print_table(head, [tuple(row.values()) for row in rows], fold=("title", "file"))
 
 
 @app.command("show")
