@@ -19,7 +19,7 @@ CLUSTERS = (
     ("drill_here", "drill"),
     ("doctor", "rehearse", "jobs", "run", "stage", "freeze", "tutorial"),
     ("time_limit", "state", "life", "training", "submit"),
-    ("scale", "frameworks", "script", "sampler", "env", "lab", "world"),
+    ("scale", "frameworks", "script", "sampler", "env", "sites", "lab", "world"),
 )
 PBS_CLUSTERS = (("drill_here",), ("life",), ("nodes", "training", "drill"))
 # Files of many slow tests that prepare nothing together, the slowest first.

@@ -79,6 +79,7 @@ GIVEN = {
     "conda": (["--conda", "c"], "c"),
     "pixi": (["--pixi", "p"], "p"),
     "container": (["--container", "i.sif"], "i.sif"),
+    "container_runtime": (["--container-runtime", "pyxis"], "pyxis"),
     "binds": (["--bind", "/a:/b"], ("/a:/b",)),
     "stage": (["--stage", "data=/a=b.tar", "--stage", "env=e"], {"data": "/a=b.tar", "env": "e"}),
     "back": (["--back", "out/*", "--back", "logs"], ("out/*", "logs")),

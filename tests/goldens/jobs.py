@@ -21,12 +21,34 @@ USUAL: dict[str, dict[str, Any]] = {
     "alliance": {"time": "24h", "venv": "$HOME/venv", "mail": "user@example.org"},
     "della": {"time": "1h"},
 }
+# The profiles of tutorials, which today's have replaced.
+PROFILE = {"cyclone": "cyclone@2023", "alliance": "alliance@2023", "della": "della@2023"}
+# From public pages: two whole nodes of each, with what a user must give there.
+PUBLIC: dict[str, dict[str, Any]] = {
+    **{name: {"venv": "$HOME/venv"} for name in ("fir", "nibi", "narval", "rorqual", "trillium")},
+    "lumi": {},
+    "roihu": {},
+    "mila": {"venv": "$HOME/venv"},
+    "frontier": {"conda": "/lustre/orion/abc123/env"},
+    "aurora": {"queue": "debug"},
+    "perlmutter": {"container": "nvcr.io/nvidia/pytorch:25.06-py3"},
+    "clariden": {"container": "$HOME/ngc.toml"},
+}
 STAGED = {
     "command": ("train.py", "--data={stage}/data", "--note", "it's {stage} $HOME"),
     "stage": {"data": "$HOME/it's data.tar", "env": "/work/user/env.tar.gz"},
     "back": ("out/*", "a b/**"),
 }
 CPUS = {"sockeye": 6, "alliance": 10}
+IMAGES = {
+    "singularity": "/images/torch.sif",
+    "podman-hpc": "nvcr.io/nvidia/pytorch:25.06-py3",
+    "shifter": "nersc/pytorch:25.02.01",
+    "sarus": "nvcr.io/nvidia/pytorch:25.06-py3",
+    "pyxis": "nvcr.io#nvidia/pytorch:25.06-py3",
+    "edf": "ngc-pytorch",
+    "uenv": "pytorch/v2.9.1:v1",
+}
 
 
 def shapes(gpus: int) -> dict[str, dict[str, Any]]:
@@ -42,7 +64,8 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
     """File name → (site, flags)."""
     made: dict[str, tuple[str, dict[str, Any]]] = {}
     for name, usual in USUAL.items():
-        site = find_site(name, {}, Path("/"))
+        profile = PROFILE.get(name, name)
+        site = find_site(profile, {}, Path("/"))
         if name in ACCOUNT:
             usual = {**usual, "account": ACCOUNT[name]}
         for shape, sizes in shapes(site.node.gpus).items():
@@ -51,7 +74,11 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
             if name == "cyclone" and shape == "cpu":
                 sizes = {**sizes, "venv": "$HOME/venv"}  # its modules are for jobs with GPUs
             for launcher in site.launchers:
-                made[f"{name}-{shape}-{launcher}"] = (name, {**usual, **sizes, "launcher": launcher})
+                made[f"{name}-{shape}-{launcher}"] = (profile, {**usual, **sizes, "launcher": launcher})
+    for name, given in PUBLIC.items():
+        site = find_site(name, {}, Path("/"))
+        account = {"account": "abc123"} if "account" in site.required else {}
+        made[name] = (name, {**given, **account, "nodes": 2, "gpus_per_node": site.node.gpus, "time": "1h"})
     two = {"nodes": 2, "gpus_per_node": 4, "time": "1h", "python": "python"}
     eap = {**USUAL["eap"], "nodes": 2, "gpus_per_node": 4}
     return made | {
@@ -68,6 +95,18 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
             {**two, "conda": "torch-env", "directives": ("--reservation=course",), "exclusive": True},
         ),
         "slurm-pixi": ("slurm", {**two, "pixi": "$HOME/my project"}),
+        **{
+            f"slurm-{runtime}": (
+                "slurm",
+                {
+                    **two,
+                    "container": image,
+                    "container_runtime": runtime,
+                    "binds": ("$SCRATCH/data:/data:ro",),
+                },
+            )
+            for runtime, image in IMAGES.items()
+        },
         "slurm-preflight": ("slurm", {**two, "preflight": True}),
         "slurm-program": (
             "slurm",
@@ -75,7 +114,7 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
         ),
         "slurm-stage": ("slurm", {**two, **STAGED, "venv": "$RANKUP_STAGE/env"}),
         "pbs-stage": ("pbs", {**two, **STAGED, "launcher": "mpirun", "cpus_per_task": 8}),
-        "alliance-stage": ("alliance", {**USUAL["alliance"], **STAGED, "account": "def-user"}),
+        "alliance-stage": ("alliance@2023", {**USUAL["alliance"], **STAGED, "account": "def-user"}),
         "pbs-array": ("pbs", {**two, "array": "1-4"}),
         "pbs-two-processes": ("pbs", {"nproc_per_node": 2, "time": "1h", "python": "python"}),
         "local-two": ("local", {"nproc_per_node": 2, "python": "python", "time": "1h"}),

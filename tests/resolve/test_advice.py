@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -184,3 +185,32 @@ def test_a_type_of_gpus_without_gpus_is_no_silent_job_without_gpus(tmp_path):
 
 def test_a_path_that_no_file_system_takes_is_missing(tmp_path):
     assert codes(tmp_path, site="slurm", venv="x" * 5000)["missing-venv"] is Severity.ERROR
+
+
+@pytest.mark.parametrize(
+    ("site", "today", "said"),
+    [
+        ("roihu", date(2027, 8, 20), {"untried-profile"}),
+        ("roihu", date(2027, 8, 22), {"untried-profile", "old-profile"}),  # read on 2026-08-21
+        ("lumi", date(2025, 10, 16), {"untried-profile", "old-profile"}),  # its oldest page counts
+        ("cyclone", date(2024, 2, 29), {"old-profile"}),
+        ("cyclone@2023", date(2027, 1, 1), set()),  # chosen for its year
+        ("slurm", date(2027, 1, 1), set()),
+    ],
+)
+def test_a_profile_says_that_it_is_old_or_untried(tmp_path, monkeypatch, site, today, said):
+    class Today(date):
+        @classmethod
+        def today(cls):
+            return today
+
+    monkeypatch.setattr("rankup.resolve.advice.date", Today)
+    found = codes(tmp_path, site=site, account="a", gpus_per_node=4)
+    assert {code for code in found if code.endswith("-profile")} == said
+
+
+def test_only_a_container_that_is_a_path_can_be_missing(tmp_path):
+    assert "missing-container" in codes(tmp_path, container="a.sif")
+    assert "missing-container" in codes(tmp_path, container="./a.sqsh", container_runtime="pyxis")
+    assert "missing-container" not in codes(tmp_path, container="nvcr.io#a/b:1", container_runtime="pyxis")
+    assert "missing-container" not in codes(tmp_path, site="clariden", gpus_per_node=4, container="my-env")

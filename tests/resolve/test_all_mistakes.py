@@ -9,7 +9,7 @@ from rankup.findings.error import FindingsError
 from rankup.findings.finding import Severity
 
 # True of these jobs whatever else is wrong with them.
-_ADVICE = ("no-time", "few-cores", "node-local-path", "missing-container")
+_ADVICE = ("no-time", "few-cores", "node-local-path", "missing-container", "untried-profile", "old-profile")
 
 
 def mistakes(folder, *command, **asked):

@@ -79,16 +79,6 @@ def test_memory_follows_the_gpus_where_the_site_shares_it_out(tmp_path):
     assert ask(tmp_path, site="olivia", account="a", gpus_per_node=1, mem="").spec.mem is None
 
 
-def test_the_fabric_of_a_site_is_for_gpus_of_several_nodes(tmp_path):
-    one, two, cpus = (
-        ask(tmp_path, site="olivia", account="a", **size).spec
-        for size in ({"gpus_per_node": 4}, {"gpus_per_node": 4, "nodes": 2}, {"nodes": 2})
-    )
-    assert two.env["FI_PROVIDER"] == "cxi" and two.modules[0] == "NRIS/GPU"
-    assert any(bind.startswith("$EBROOTLIBFABRIC/lib:") for bind in two.binds)
-    assert not (one.env or one.modules or one.binds or cpus.env or cpus.modules or cpus.binds)
-
-
 def test_the_running_python_runs_the_script_where_no_environment_is_given(tmp_path):
     assert ask(tmp_path).spec.python == sys.executable
     assert ask(tmp_path, venv="env").spec.python == "python"

@@ -127,7 +127,7 @@ def test_bash_reads_every_script_and_shellcheck_finds_nothing(
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, (site, _) in CASES.items() if site in ("pbs", "eap", "sockeye")]
+    "name", [name for name, (site, _) in CASES.items() if site in ("pbs", "eap", "sockeye", "aurora")]
 )
 def test_directives_are_what_qsub_accepts(tmp_path: Path, name: str):
     """No CR, no trailing comment, nothing quoted: qsub hands each word on as it is."""
@@ -141,7 +141,8 @@ def test_directives_are_what_qsub_accepts(tmp_path: Path, name: str):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, (site, _) in CASES.items() if site not in ("pbs", "eap", "sockeye", "local")]
+    "name",
+    [name for name, (site, _) in CASES.items() if site not in ("pbs", "eap", "sockeye", "aurora", "local")],
 )
 def test_sbatch_directives_stand_before_any_command(tmp_path: Path, name: str):
     lines = script(name, tmp_path, RUN).splitlines()

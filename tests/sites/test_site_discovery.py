@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from rankup.resolve.precedence import check_defaults
+from rankup.sites.comparison import compare, patch
 from rankup.sites.discovery import (
     ClusterFacts,
     Queue,
+    Survey,
     largest,
     profile,
+    read_modules,
+    read_mounts,
     read_pbsnodes,
     read_qstat_queues,
     read_sinfo,
+    read_srun_runtimes,
 )
 from rankup.sites.lookup import load_site
 
@@ -55,7 +60,7 @@ node2
      resources_available.ncpus = 64
 """
 TORQUE = "n1\n     state = free\n     np = 16\n     gpus = 2\n"
-SEEN = ClusterFacts("sinfo", "x86_64", mpirun=True, modules=True)
+SEEN = ClusterFacts("sinfo", "x86_64", mpirun=True)
 
 
 def test_sinfo_says_partitions_nodes_and_gpus():
@@ -87,7 +92,7 @@ def written(tmp_path, text):
 
 def test_the_profile_of_a_slurm_chooses_partitions_by_gpus(tmp_path):
     queues = read_sinfo(CENTRE)
-    site = written(tmp_path, profile("new", "slurm", queues, largest(queues), SEEN))
+    site = written(tmp_path, profile("new", Survey("slurm", tuple(queues), largest(queues), SEEN)))
     assert site.queue_nodes == {"cpu": 20, "gpu": 18, "debug": 1}  # cpu grants at most 20 of its 100 to a job
     assert site.queue_time == {"cpu": "48:00:00", "gpu": "24:00:00", "debug": "00:30:00"}
     assert (site.when["gpu"], site.when["cpu"]) == ({"queue": "gpu"}, {"queue": "cpu"})
@@ -98,15 +103,125 @@ def test_the_profile_of_a_slurm_chooses_partitions_by_gpus(tmp_path):
 
 def test_the_profile_of_a_torque_names_it(tmp_path):
     node, scheduler = read_pbsnodes(TORQUE)
-    site = written(tmp_path, profile("new", scheduler, [], node, SEEN))
+    site = written(tmp_path, profile("new", Survey(scheduler, (), node, SEEN)))
     assert (site.scheduler, site.family, site.launchers) == ("torque", "pbs", ("torchrun", "mpirun"))
 
 
 def test_the_profile_of_one_machine_needs_no_queue(tmp_path):
-    site = written(tmp_path, profile("new", "local", [], Queue("", cpus=2), ClusterFacts("here", "x86_64")))
+    site = written(
+        tmp_path, profile("new", Survey("local", (), Queue("", cpus=2), ClusterFacts("here", "x86_64")))
+    )
     assert (site.scheduler, site.node.arch, site.node.cpus, site.launchers) == (
         "local",
         "x86_64",
         2,
         ("torchrun",),
     )
+
+
+AVAIL = """\
+/cvmfs/modules/core:
+StdEnv/2023
+cuda/12.2
+cuda/12.6(default)
+python/
+python/3.11.5
+PyTorch/2.6.0-foss-2024a-CUDA-12.6.0
+Inactive Modules
+Where:
+"""
+HELP = "    --container-image=[USER@][REGISTRY#]IMAGE[:TAG]|PATH\n    --uenv=<file>   the image\n"
+MOUNTS = """\
+proc /proc proc rw 0 0
+10.0.0.1@tcp:/s /scratch lustre rw 0 0
+server:/home /home nfs4 rw 0 0
+tmpfs /dev/shm tmpfs rw 0 0
+"""
+
+
+def test_modules_runtimes_and_file_systems_are_read_from_what_commands_print():
+    assert read_modules(AVAIL) == (
+        "StdEnv/2023", "cuda/12.2", "cuda/12.6", "python/3.11.5", "PyTorch/2.6.0-foss-2024a-CUDA-12.6.0",
+    )  # fmt: skip
+    assert read_srun_runtimes(HELP) == ("pyxis", "uenv")
+    assert read_mounts(MOUNTS) == ("lustre /scratch", "nfs4 /home")
+
+
+CLUSTER = Survey(
+    "slurm",
+    tuple(read_sinfo(CENTRE)),
+    largest(read_sinfo(CENTRE)),
+    ClusterFacts(
+        "sinfo on login1",
+        "x86_64",
+        "2026-11-27",
+        modules=read_modules(AVAIL),
+        runtimes=("apptainer", "pyxis"),
+        interfaces=("eth0", "hsn0", "lo"),
+        version="24.05.3",
+        shared=("lustre /scratch",),
+    ),
+)
+
+
+def test_a_whole_profile_has_what_was_seen_its_source_and_its_day(tmp_path):
+    text = profile("new", CLUSTER)
+    site = written(tmp_path, text)
+    assert (site.node.interface, site.containers.runtime, site.slurm.version) == (
+        "hsn0",
+        "apptainer",
+        "24.05.3",
+    )
+    assert (site.source.page, site.source.seen) == ("sinfo on login1", "2026-11-27")
+    assert "#     PyTorch/2.6.0" in text and "StdEnv" not in text and "# Seen here: lustre /scratch" in text
+    assert compare(site, CLUSTER, lambda _: True) == []
+
+
+OLD = """\
+scheduler = "slurm"
+[node]
+gpus = 8
+cpus = 20
+memory = "192G"
+interface = "ib0"
+[containers]
+runtime = "sarus"
+[queue_time]
+gpu = "12h"
+[queue_nodes]
+gone = 4
+[defaults]
+modules = ["StdEnv", "cuda/11.7", "gcc/9"]
+container = "/images/torch.sif"
+[when.gpu]
+queue = "gpu"
+modules = ["StdEnv/2023", "cuda/11.7"]
+"""
+
+
+def test_what_differs_is_named_and_the_patch_is_a_profile_that_says_it_right(tmp_path):
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "old.toml").write_text(OLD)
+    site = load_site(own / "old.toml", [own])
+    found = compare(site, CLUSTER, lambda path: path != "/images/torch.sif")
+    assert {one.place: one.there for one in found} == {
+        "node.gpus": 4,
+        "queue_time.gpu": "24:00:00",
+        "queue_nodes.gone": None,
+        "defaults.modules": None,
+        "when.gpu.modules": ["StdEnv/2023", "cuda/12.6"],
+        "containers.runtime": "apptainer",
+        "node.interface": None,
+        "defaults.container": None,
+    }
+    assert "when.gpu.modules: StdEnv/2023, cuda/11.7 in the profile, StdEnv/2023, cuda/12.6 here" in [
+        one.line() for one in found
+    ]
+    text = patch(site, CLUSTER, found)
+    assert "# defaults.modules: no such module here: gcc/9\n" in text
+    (tmp_path / "old.toml").write_text(text)
+    right = load_site(tmp_path / "old.toml", [tmp_path, own])
+    left = [one.place for one in compare(right, CLUSTER, lambda _: True)]
+    assert left == ["queue_nodes.gone", "defaults.modules", "node.interface"]
+    assert right.source.of_key("node.gpus").seen == "2026-11-27"

@@ -20,9 +20,16 @@ def own(tmp_path):
     return folder
 
 
-def test_six_centres_and_three_generic_ones_ship():
-    centres = {"cyclone", "eap", "olivia", "sockeye", "alliance", "della"}
-    assert centres | {"slurm", "pbs", "local"} == NAMES
+def test_every_profile_of_a_centre_says_where_and_when_it_was_read_and_the_new_ones_that_they_are_untried(
+    tmp_path,
+):
+    sites = {name: find_site(name, {}, tmp_path) for name in NAMES - {"slurm", "pbs", "local"}}
+    assert all(site.source.page and site.source.seen for site in sites.values())
+    tried = {"cyclone", "cyclone@2023", "della", "della@2023", "alliance@2023", "eap", "sockeye"}
+    assert {name for name, site in sites.items() if not site.untried} == tried
+    assert sites["roihu"].source.of_key("queue_time.gputest").page.endswith("batch-job-partitions/")
+    assert sites["roihu"].source.of_key("when.gpu.modules").page.endswith("(Roihu-GPU)")
+    assert sites["lumi"].source.oldest == "2024-10-15"
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
@@ -34,7 +41,7 @@ def test_every_built_in_profile_is_well_formed_and_jobs_can_have_its_defaults(tm
 
 # What the centres document: site → (a job's flags, what the job then is, what the site is).
 FACTS = {
-    "cyclone": (
+    "cyclone@2023": (
         {"gpus_per_node": 4, "nodes": 2},
         {"queue": "gpu", "launcher": "srun", "nproc_per_node": 4, "modules": (
             "PyTorch/1.12.0-foss-2022a-CUDA-11.7.0", "torchvision/0.13.1-foss-2022a-CUDA-11.7.0",
@@ -60,13 +67,13 @@ FACTS = {
          "modules": ("gcc/9.4.0", "python/3.8.10", "cuda/11.3.1", "nccl/2.9.9-1-cuda11-3")},
         {"scheduler": "pbs", "python": "3.8.10", "launchers": ("torchrun", "mpirun")},
     ),
-    "alliance": (
+    "alliance@2023": (
         {"gpus_per_node": 4, "nodes": 2, "account": "a"},
         {"launcher": "torchrun", "fanout": "srun",
          "modules": ("StdEnv/2020", "gcc/11.3.0", "python/3.8.10", "cuda/11.7", "nccl/2.12.12")},
         {"scheduler": "slurm", "python": "3.8.10", "launchers": ("torchrun", "mpirun")},
     ),
-    "della": (
+    "della@2023": (
         {"gpus_per_node": 2},
         {"launcher": "srun", "cpus_per_task": 8, "mem": 32 * 1024, "conda": "torch-env",
          "modules": ("anaconda3/2021.5",)},
@@ -85,9 +92,9 @@ def test_a_job_at_a_site_is_what_its_centre_documents(tmp_path, name):
 
 def test_what_belongs_to_one_kind_of_launch_or_node_is_in_its_table(tmp_path):
     sites = {name: find_site(name, {}, tmp_path) for name in NAMES}
-    assert {n: s.node.gpus for n, s in sites.items() if s.node.gpus} == {
-        "cyclone": 4, "eap": 4, "olivia": 4, "sockeye": 4, "alliance": 4, "della": 2,
-    }  # fmt: skip
+    assert {n for n, s in sites.items() if s.node.gpus != 4} == {
+        *("slurm", "pbs", "local", "aurora", "lumi", "frontier", "nibi", "della", "della@2023"),
+    }
     assert (
         " ".join(sites["sockeye"].mpi.flags)
         == "-bind-to none -map-by :OVERSUBSCRIBE -mca pml ob1 -mca btl ^openib"
@@ -97,9 +104,9 @@ def test_what_belongs_to_one_kind_of_launch_or_node_is_in_its_table(tmp_path):
     assert (eap.node.arch, eap.node.login_arch, eap.node.interface) == ("aarch64", "x86_64", "hsn0")
     assert any("aws-ofi-nccl-1.14.0" in path for path in eap.paths["LD_LIBRARY_PATH"])
     assert any("nccl-2.26.2" in path for path in eap.paths["LD_LIBRARY_PATH"])
-    assert (olivia.containers.torchrun, olivia.containers.gpu_flag) == ("/usr/local/bin/torchrun", "--nv")
+    assert (olivia.containers.torchrun, olivia.containers.runtime) == ("/usr/local/bin/torchrun", "apptainer")
     assert (olivia.node.memory, olivia.node.arch) == ("768G", "aarch64")
-    assert {n for n, s in sites.items() if s.slurm.gpus == "gres"} == {"della"}
+    assert {n for n, s in sites.items() if s.slurm.gpus == "gres"} == {"della", "della@2023", "roihu"}
 
 
 def test_the_network_plugin_is_demanded_only_across_nodes(tmp_path):

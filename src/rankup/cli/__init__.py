@@ -25,5 +25,5 @@
 | ``prediction`` | ``rankup predict``: reads the measurements, predicts, recommends |
 | ``micro_benchmarks`` | ``rankup doctor matmul``: a row for each size |
 | ``mcp_server`` | the tools of ``rankup mcp``: read-only commands and their parameters |
-| ``site_survey`` | the facts that ``rankup sites new`` reads |
+| ``site_survey`` | the facts that ``rankup sites discover`` reads |
 """

@@ -26,8 +26,9 @@ def launcher_named(name: str) -> Launcher:
 class Start:
     """How a job's script starts its ranks. Its shell knows MASTER_ADDR, MASTER_PORT and RUN.
 
-    ``command`` is one rank's, ``python`` and ``torchrun`` how these two are called there. ``inside`` are the tokens
-    that stand before a command to run it in a container, () without one. ``cpus`` are a process's cores, where known.
+    ``command`` is one rank's, ``python`` and ``torchrun`` how these two are called there. ``prefix`` are the tokens
+    before a command that take it into a container, and ``options`` those of srun, () without one. ``cpus`` are a
+    process's cores, where known.
     ``carried`` names the variables that mpirun has to take along. ``mpi`` says whose mpirun it is, ``mpi_flags`` what
     the site has instead of our options for mapping and binding. ``staged``: the arguments may name the node's own disk.
     """
@@ -36,7 +37,8 @@ class Start:
     command: tuple[str, ...]
     python: str = "python"
     torchrun: str = "torchrun"
-    inside: tuple[str, ...] = ()
+    prefix: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
     nodes: int = 1
     nproc: int = 1
     cpus: int | None = None
@@ -89,7 +91,7 @@ def whole_command(start: Start) -> list[str]:
     """A rank's command, with what takes it into a container, as shell code."""
     first, *rest = start.command
     python = path_code(first) if first == start.python else code(first)
-    return [*map(path_code, start.inside), python, *(argument_code(word, start.staged) for word in rest)]
+    return [*map(expanded_code, start.prefix), python, *(argument_code(word, start.staged) for word in rest)]
 
 
 def code(token: str) -> str:
@@ -104,8 +106,14 @@ def argument_code(token: str, staged: bool) -> str:
     return '"$RANKUP_STAGE"'.join(code(piece) if piece else "" for piece in token.split(STAGE))
 
 
+def expanded_code(token: str) -> str:
+    """``token`` as shell code; the shell fills in each ``$NAME`` in it."""
+    pieces = re.split(r"(\$\w+|\$\{\w+\})", token)
+    return "".join(f'"{piece}"' if i % 2 else piece and code(piece) for i, piece in enumerate(pieces)) or "''"
+
+
 def path_code(token: str) -> str:
-    """The same, but for a ``$NAME`` at the beginning, which is the shell's to fill in."""
+    """The same, but for a ``$NAME`` at the beginning only."""
     match = re.match(r"\$(\w+|\{\w+\})", token)
     if match is None:
         return code(token)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankup.launchers.base import Start, whole_command
+from rankup.launchers.base import Start, expanded_code, whole_command
 from rankup.spec.jobspec import JobSpec
 
 
@@ -17,5 +17,6 @@ def lines(start: Start) -> list[str]:
     words = whole_command(start)
     if start.scheduler == "slurm":
         cpus = [f"--cpus-per-task={start.cpus}"] if start.cpus else []
-        words = ["srun", "--nodes=1", "--ntasks=1", *cpus, "--mpi=none", *words]
+        options = map(expanded_code, start.options)
+        words = ["srun", "--nodes=1", "--ntasks=1", *cpus, "--mpi=none", *options, *words]
     return [f"{' '.join(words)} &", "workers=$!"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankup.launchers.base import Start, in_background, rank_shell
+from rankup.launchers.base import Start, expanded_code, in_background, rank_shell
 
 
 def lines(start: Start) -> list[str]:
@@ -22,6 +22,7 @@ def lines(start: Start) -> list[str]:
         "--kill-on-bad-exit=1",
         "--mpi=none",
         "--label",
+        *map(expanded_code, start.options),
     ]
     variables = {
         "RANK": "$SLURM_PROCID",

@@ -21,7 +21,7 @@ class Agents:
 
     ``agent`` are lines of bash in which NODE_RANK is the node's; ``cpus`` are a node's, where known. ``given`` are the
     variables that the user has set for all nodes. ``whole_job``: nothing but these agents runs in the scheduler's job.
-    ``hosts`` are the nodes to take of a job that has more; () takes all.
+    ``hosts`` are the nodes to take of a job that has more; () takes all. ``options`` are shell code, for srun alone.
     """
 
     agent: tuple[str, ...]
@@ -30,6 +30,7 @@ class Agents:
     given: Collection[str] = ()
     whole_job: bool = True
     hosts: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ def start(agents: Agents) -> AgentsScript:
     options = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]
     options += [f"--cpus-per-task={agents.cpus}"] if agents.cpus else []  # since 22.05 not taken from the job
     options += [f"--nodelist={','.join(agents.hosts)}"] if agents.hosts else []
-    options += ["--cpu-bind=none", "--kill-on-bad-exit=1", "--mpi=none"]
+    options += ["--cpu-bind=none", "--kill-on-bad-exit=1", "--mpi=none", *agents.options]
     own = ["NODE_RANK=$SLURM_NODEID"] if nodes > 1 else []
     if not agents.whole_job:
         own += ['[ "$SLURM_NODEID" -gt 0 ] || echo "$SLURM_STEP_ID" >"$RUN/agents.step"']

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from datetime import date
 from pathlib import Path
 
 from rankup.findings.engine import Source, collect
@@ -48,7 +49,7 @@ def _missing_venv(job: Resolved) -> Iterator[Finding]:
 
 
 def _missing_container(job: Resolved) -> Iterator[Finding]:
-    if job.spec.container:
+    if Path(job.spec.container).is_absolute():
         yield from _missing(job, "container", job.spec.container)
 
 
@@ -116,6 +117,19 @@ def option_after_script(job: Resolved) -> Iterator[Finding]:
             yield finding("option-after-script", job, option=option)
 
 
+def _old_profile(job: Resolved) -> Iterator[Finding]:
+    """A profile whose name has a year, such as ``cyclone@2023``, was chosen for it."""
+    oldest = job.site.source.oldest
+    today = date.today()
+    if oldest and "@" not in job.site.name and oldest < f"{today.year - 1}{today:-%m-%d}":
+        yield finding("old-profile", job, oldest=oldest)
+
+
+def _untried_profile(job: Resolved) -> Iterator[Finding]:
+    if job.site.untried:
+        yield finding("untried-profile", job)
+
+
 def _no_time(job: Resolved) -> Iterator[Finding]:
     if job.spec.time is None and job.site.scheduler != "local":
         yield finding("no-time", job)
@@ -133,5 +147,7 @@ ADVICE: Mapping[str, Source[Resolved]] = {
     "gpu-type-without-gpus": _gpu_type_alone,
     "few-cores": _few_cores,
     "no-time": _no_time,
+    "old-profile": _old_profile,
+    "untried-profile": _untried_profile,
     "option-after-script": option_after_script,
 }

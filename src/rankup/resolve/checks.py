@@ -42,7 +42,9 @@ def checked_job(
     folder = values["folder"][0]
     given = {key: value for key, (value, _) in values.items() if not key.startswith("env.")}
     given["env"] = {key[4:]: value for key, (value, _) in values.items() if key.startswith("env.")}
-    given |= {key: _absolute(folder, given[key]) for key in ("venv", "pixi", "container")}
+    given |= {key: _absolute(folder, given[key]) for key in ("venv", "pixi")}
+    if not _is_image_name(given["container"], given["container_runtime"] or site.containers.runtime):
+        given["container"] = _absolute(folder, given["container"])
     given["conda"] = _absolute(folder, given["conda"]) if "/" in str(given["conda"]) else given["conda"]
     given["binds"] = tuple(_bind(folder, bind) for bind in given["binds"])
     if isinstance(given["stage"], dict):
@@ -79,6 +81,11 @@ def _absolute(folder: Path, text: Any) -> Any:
     if not isinstance(text, str) or not text or "$" in text or "://" in text:
         return text
     return str(folder / Path(text).expanduser())
+
+
+def _is_image_name(text: Any, runtime: str) -> bool:
+    """Apptainer takes files and addresses. For the others, all that does not begin as a path is a name of their own."""
+    return runtime not in ("apptainer", "singularity") and not str(text).startswith(("/", ".", "~"))
 
 
 def _bind(folder: Path, bind: Any) -> Any:

@@ -112,8 +112,6 @@ def _over_site(site: Site, asked: Layer) -> Layer:
     shape = values | asked
     gpus, many = _count(shape["gpus_per_node"][0]), _count(shape["nodes"][0]) > 1
     conditions: list[Condition] = ["gpu" if gpus else "cpu", "many_nodes" if many else "one_node"]
-    if gpus and many:
-        conditions.append("many_gpu_nodes")
     for condition in conditions:
         values |= layer(site.when.get(condition, {}), f"site {site.name}, when.{condition}")
     return values | asked

@@ -6,7 +6,7 @@ The user's own lines stay as they are given, without indentation: they may hold 
 from __future__ import annotations
 
 from rankup.core.choices import LOST, STOP
-from rankup.launchers.base import code, path_code
+from rankup.launchers.base import code, expanded_code, path_code
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
 from rankup.spec.variables import variables as ours
@@ -19,6 +19,7 @@ def environment(spec: JobSpec, site: Site) -> list[str]:
     """Bash; every line that can fail ends the job with a clear message if it does."""
     ours = [
         f"cd {path_code(str(spec.folder))} || finish failed 1",
+        *(_MODULE_COMMAND if spec.module_purge or loaded_modules(spec, site) else []),
         *(["# Yours, before the modules:", *map(_Own, spec.pre_modules)] if spec.pre_modules else []),
         *_modules(spec, site),
         *(["stage_in # RANKUP_STAGE"] if spec.uses_local_disk else []),
@@ -26,12 +27,18 @@ def environment(spec: JobSpec, site: Site) -> list[str]:
         *_conda(spec),
         *_pixi(spec),
         *_paths(site),
-        *(f"export {name}={path_code(value)}" for name, value in variables(spec, site).items()),
+        *_exports(spec, site),
         *_threads(spec, site),
         *_secrets(spec),
         *(["# Yours:", *map(_Own, spec.pre)] if spec.pre else []),
     ]
     return [line if isinstance(line, _Own) else f"  {line}" for line in ours]
+
+
+_MODULE_COMMAND = (
+    "# shellcheck disable=SC1090",
+    'for init in $(module_inits); do type module >/dev/null 2>&1 || . "$init"; done',
+)
 
 
 class _Own(str):
@@ -45,7 +52,22 @@ def variables(spec: JobSpec, site: Site) -> dict[str, str]:
     interface = dict.fromkeys(("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"), site.node.interface)
     # Nobody watches a job: it ends in its first minutes, and not with other values after a requeue.
     lost = {LOST.variable: spec.lost or STOP} if spec.is_python else {}
-    return {**ours(spec, gpus=spec.gpus_per_node, interface=interface), **lost, **site.env, **spec.env}
+    fabric = site.fabric_of(spec).env
+    return {
+        **ours(spec, gpus=spec.gpus_per_node, interface=interface),
+        **lost,
+        **site.env,
+        **fabric,
+        **spec.env,
+    }
+
+
+def _exports(spec: JobSpec, site: Site) -> list[str]:
+    """The shell fills in a ``$NAME`` at the beginning of a user's value, and each in a site's."""
+    return [
+        f"export {name}={path_code(value) if name in spec.env else expanded_code(value)}"
+        for name, value in variables(spec, site).items()
+    ]
 
 
 def _threads(spec: JobSpec, site: Site) -> list[str]:
@@ -63,23 +85,17 @@ def _threads(spec: JobSpec, site: Site) -> list[str]:
 
 def _modules(spec: JobSpec, site: Site) -> list[str]:
     modules = loaded_modules(spec, site)
-    if not (modules or spec.module_purge):
-        return []
-    init = [
-        "# shellcheck disable=SC1090",
-        'for init in $(module_inits); do type module >/dev/null 2>&1 || . "$init"; done',
-    ]
     purge = ["module purge"] if spec.module_purge else []
     load = [f"module load {' '.join(map(code, modules))} || finish failed 1"] if modules else []
-    return [*init, *purge, *load]
+    return [*purge, *load]
 
 
 def loaded_modules(spec: JobSpec, site: Site) -> tuple[str, ...]:
-    """The job's modules, and the site's MPI if the job needs one and names none."""
+    """The job's modules, and what they lack of the site's fabric and MPI, if the job needs these."""
     mpi = site.mpi.module if spec.launcher == "mpirun" or spec.fanout == "mpiexec" else ""
-    if mpi and not any(module.partition("/")[0] == mpi.partition("/")[0] for module in spec.modules):
-        return (*spec.modules, mpi)
-    return spec.modules
+    there = {module.partition("/")[0] for module in spec.modules}
+    needed = (*site.fabric_of(spec).modules, *([mpi] if mpi else []))
+    return (*spec.modules, *(module for module in needed if module.partition("/")[0] not in there))
 
 
 def _venv(spec: JobSpec) -> list[str]:

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from rankup.core import shell
 from rankup.errors import RankupError
-from rankup.launchers.base import argument_code, path_code
+from rankup.launchers.base import argument_code, expanded_code, path_code
 from rankup.node_launchers import agents
 from rankup.node_launchers.agents import choose
 from rankup.node_launchers.base import AgentsScript
 from rankup.schedulers.base import scheduler_named
 from rankup.schedulers.slurm import directives as slurm
 from rankup.script.environment import environment, loaded_modules
-from rankup.script.start import meets, stage_nodes, start, uses_pbs_rsh
+from rankup.script.start import container, meets, stage_nodes, start, uses_pbs_rsh
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
 
@@ -107,6 +107,7 @@ def _main(spec: JobSpec, site: Site, run_dir: Path | None, ranks: Sequence[str])
         *_indented([_proof(spec)] if _is_proved(spec) else []),
         *_indented(["choose_rendezvous # MASTER_ADDR, MASTER_PORT"] if meets(spec) else []),
         *_indented([_header(spec), "mark_processes"]),
+        *_indented(container(spec, site).prelude),
         *_indented(["write_rank_script"] if spec.launcher != "single" else []),
         *_indented([f"add_torch_hook {path_code(spec.python)}"] if _is_hooked(spec) else []),
         *_indented(_start_of_sampler(spec)),
@@ -136,7 +137,7 @@ def _functions(spec: JobSpec, site: Site, run_dir: Path | None) -> list[list[str
         part("header.sh"),
         part("progress.sh"),
         [*part("time_limit.sh"), *agents.part("marked.sh")],
-        _rank_script(spec, site),
+        _rank_script(spec),
         _sampler_script(spec),
         part("pbs_rsh.sh") if uses_pbs_rsh(spec, site) else [],
         [*part("watch.sh"), *(part("torch_hook.sh") if _is_hooked(spec) else [])],
@@ -240,7 +241,7 @@ def _settings(spec: JobSpec, site: Site, run_dir: Path | None) -> list[str]:
     ]
     if spec.uses_local_disk:
         sources = " ".join(f"{name}={path_code(path)}" for name, path in spec.stage.items())
-        disk = path_code(site.node.local_disk) if site.node.local_disk else _LOCAL_DISK
+        disk = expanded_code(site.node.local_disk) if site.node.local_disk else _LOCAL_DISK
         lines += [
             f"STAGE=({sources}) # what each node gets on its own disk",
             f"BACK=({shell.quote(spec.back)}) # what is copied from there to RUN/results",
@@ -305,15 +306,11 @@ def _places(spec: JobSpec) -> list[str]:
     return list(map(path_code, paths))
 
 
-def _rank_script(spec: JobSpec, site: Site) -> list[str]:
+def _rank_script(spec: JobSpec) -> list[str]:
     """What runs between the launcher and each rank; a single process does without."""
     if spec.launcher == "single":
         return []
     shebang, *lines = part("rank.sh")
-    libraries = ":".join(site.containers.libraries) if spec.container and spec.nodes > 1 else ""
-    if libraries:  # a container replaces the LD_LIBRARY_PATH of the host
-        folders = shell.quote([libraries])
-        lines.insert(0, f'export LD_LIBRARY_PATH={folders}"${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"')
     return [
         "# ---- One rank ".ljust(118, "-"),
         "# Only the parent of a rank knows when and how it has ended.",

@@ -7,9 +7,10 @@ from typing import cast
 
 from rankup.core.registry import lookup
 from rankup.launchers import SCRIPTED
-from rankup.launchers.base import ScriptLauncher, Start
+from rankup.launchers.base import ScriptLauncher, Start, expanded_code
 from rankup.node_launchers.agents import by_scancel, by_signal, choose, node_launcher
 from rankup.node_launchers.base import Agents, AgentsScript
+from rankup.script.containers import Entry, enter
 from rankup.script.environment import PREFIX, variables
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
@@ -29,12 +30,14 @@ def _alone(spec: JobSpec) -> bool:
 
 def start(spec: JobSpec, site: Site) -> AgentsScript:
     """Bash that starts all ranks in the background, and sets ``workers``."""
+    entry = container(spec, site)
     how = Start(
         scheduler=site.family,
         command=spec.rank_command,
         python=spec.interpreter,
         torchrun=site.containers.torchrun if spec.container else "torchrun",
-        inside=_inside(spec, site),
+        prefix=entry.prefix,
+        options=entry.options,
         nodes=spec.nodes,
         nproc=spec.nproc_per_node,
         cpus=spec.cpus_per_task,
@@ -59,7 +62,10 @@ def start(spec: JobSpec, site: Site) -> AgentsScript:
         f"export TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE={PREFIX}",
     ]
     start_agents = node_launcher(spec.fanout, site.family, nodes=spec.nodes, mpi=site.mpi.kind)
-    agents = start_agents(Agents(tuple(written), spec.nodes, spec.agent_cpus, variables(spec, site)))
+    options = tuple(map(expanded_code, entry.options))
+    agents = start_agents(
+        Agents(tuple(written), spec.nodes, spec.agent_cpus, variables(spec, site), options=options)
+    )
     return replace(agents, start=(*first, *prefix, *agents.start))
 
 
@@ -89,14 +95,9 @@ def uses_pbs_rsh(spec: JobSpec, site: Site) -> bool:
     return by_mpi and site.family == "pbs" and site.mpi.kind == "openmpi" and spec.nodes > 1
 
 
-def _inside(spec: JobSpec, site: Site) -> tuple[str, ...]:
-    """The container's command; the run directory and the job's folder are seen inside by their own names."""
-    if not spec.container:
-        return ()
-    gpus = (site.containers.gpu_flag,) if spec.gpus_per_node else ()
-    ours = ("$RUN", *(["$RANKUP_STAGE"] if spec.uses_local_disk else []), str(spec.folder))
-    binds = [word for bind in (*ours, *spec.binds) for word in ("--bind", bind)]
-    return (site.containers.command, "exec", *gpus, *binds, spec.container)
+def container(spec: JobSpec, site: Site) -> Entry:
+    """What takes the ranks into the job's container; empty without one."""
+    return enter(spec, site, (*variables(spec, site), *spec.secrets))
 
 
 def _carried(spec: JobSpec, site: Site) -> tuple[str, ...]:

@@ -5,7 +5,8 @@
 | ``site`` | ``Site``: the fields of a profile |
 | ``lookup`` | where profiles lie, how one extends another, and which one a job uses |
 | ``bad_nodes`` | nodes that have failed: the file of a team |
-| ``discovery`` | a new profile from the answers of sinfo, qstat and pbsnodes |
+| ``discovery`` | a new profile from what a cluster says of itself |
+| ``comparison`` | a profile beside what a cluster says of itself |
 
 The built-in profiles are the TOML files in ``profiles/``.
 """

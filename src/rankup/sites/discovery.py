@@ -1,4 +1,4 @@
-"""A profile from what a cluster says of itself: the answers of sinfo, qstat and pbsnodes to the text of a profile."""
+"""A profile from what a cluster says of itself: the answers of sinfo, qstat, pbsnodes, module and srun."""
 
 from __future__ import annotations
 
@@ -16,11 +16,17 @@ QSTAT = ("qstat", "-Q", "-f")
 PBSNODES = ("pbsnodes", "-a")
 
 _HEAD = """\
-# Written by `rankup sites new` from what the cluster says of itself. What it does not say is left to you:
+# Written by `rankup sites discover` from what the cluster says of itself. What it does not say is left to you:
 #   required = ["account"]   where a job has to name who pays
 #   [node] arch = "aarch64"  where the compute nodes have another processor than the login nodes
 """
-_MODULES = '#   [defaults] modules = ["…"]  as `module avail` lists them\n'
+# What a training needs of the modules.
+_FOR_TRAINING = re.compile(
+    r"(py)?torch|cuda|rocm|[nr]ccl|python|miniforge|anaconda|frameworks", re.IGNORECASE
+)
+_MOST_MODULES = 20
+# Networks that are made for this: Slingshot, InfiniBand.
+_FAST = re.compile(r"hsn\d|ib\d|ibs\d|ibp\d")
 _PBS_MIB = {"b": 1 / 1024**2, "kb": 1 / 1024, "mb": 1, "gb": 1024, "tb": 1024**2}
 
 
@@ -44,12 +50,31 @@ class Queue:
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """What else can be seen from a login node: who said all this, uname -m, and what is installed."""
+    """What else can be seen from a login node: who said all this and when, uname -m, and what there is.
+
+    ``modules`` as ``module avail`` names them, ``runtimes`` of containers, ``interfaces`` of this host, ``version`` of
+    SLURM, and ``shared`` file systems as "lustre /scratch".
+    """
 
     source: str
     arch: str
+    day: str = ""
     mpirun: bool = False
-    modules: bool = False
+    modules: tuple[str, ...] = ()
+    runtimes: tuple[str, ...] = ()
+    interfaces: tuple[str, ...] = ()
+    version: str = ""
+    shared: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a cluster says of itself. ``node`` is the kind of node that most jobs with GPUs get."""
+
+    scheduler: str
+    queues: tuple[Queue, ...]
+    node: Queue
+    seen: ClusterFacts
 
 
 def read_sinfo(text: str) -> list[Queue]:
@@ -112,24 +137,51 @@ def read_hosts(text: str) -> list[Queue]:
     return sums
 
 
+def read_modules(text: str) -> tuple[str, ...]:
+    """The modules in what ``module -t avail`` printed: a name on each line, folders and remarks between them."""
+    words = (re.sub(r"(\(.*\)|@)$", "", line.strip()) for line in text.splitlines())
+    return tuple(dict.fromkeys(word for word in words if re.fullmatch(r"[\w.+-]+(/[\w.+-]+)+", word)))
+
+
+def read_srun_runtimes(text: str) -> tuple[str, ...]:
+    """The container runtimes that are options of srun, in what ``srun --help`` printed."""
+    options = {"pyxis": "--container-image", "edf": "--environment", "uenv": "--uenv"}
+    return tuple(name for name, option in options.items() if re.search(rf"{option}\b", text))
+
+
+def read_mounts(text: str) -> tuple[str, ...]:
+    """The shared file systems in /proc/mounts, as "lustre /scratch"."""
+    shared = re.compile(r"lustre|gpfs|beegfs|weka\w*|ceph|nfs4?|panfs|daos")
+    lines = (line.split() for line in text.splitlines())
+    return tuple(
+        sorted({f"{line[2]} {line[1]}" for line in lines if len(line) > 2 and shared.fullmatch(line[2])})
+    )
+
+
 def largest(queues: Sequence[Queue]) -> Queue:
     """The kind of node with the most GPUs, and among those the most frequent one."""
     return max(queues, key=lambda queue: (queue.gpus, queue.nodes), default=Queue(""))
 
 
-def profile(
-    name: str,
-    scheduler: str,
-    queues: Sequence[Queue],
-    node: Queue,
-    seen: ClusterFacts,
-) -> str:
-    """The text of a profile for a cluster with these ``queues`` and with nodes like ``node``."""
+def profile(name: str, survey: Survey) -> str:
+    """The text of a profile for the cluster of ``survey``."""
+    seen = survey.seen
+    for_training = [module for module in seen.modules if _FOR_TRAINING.match(module)]
+    lines = [
+        "#   [defaults] modules = [...]  of these, or others of `module avail`:" if for_training else "",
+        *(f"#     {module}" for module in for_training[:_MOST_MODULES]),
+        *(f"# Seen here: {system}" for system in seen.shared),
+    ]
+    return _HEAD + "".join(f"{line}\n" for line in lines if line) + toml_text(tables(name, survey))
+
+
+def tables(name: str, survey: Survey) -> dict[str, Mapping[str, Any]]:
+    """The tables of that profile."""
+    scheduler, queues, node, seen = survey.scheduler, survey.queues, survey.node, survey.seen
     srun = ["srun"] if scheduler == "slurm" else []
     mpirun = ["mpirun"] if seen.mpirun and scheduler != "local" else []
     top = {
         "title": name,
-        "source": seen.source,
         "scheduler": scheduler,
         "launchers": ["torchrun", *srun, *mpirun],
         "notes": list(dict.fromkeys(map(_described, queues))) or None,
@@ -140,25 +192,34 @@ def profile(
         "cpus": node.cpus or None,
         "memory": size(node.memory) if node.memory else None,
         "arch" if scheduler == "local" else "login_arch": seen.arch,
+        "interface": next((one for one in sorted(seen.interfaces) if _FAST.fullmatch(one)), None),
     }
-    tables: dict[str, Mapping[str, Any]] = {"": top, "node": has}
+    made: dict[str, Mapping[str, Any]] = {
+        "": top,
+        "source": {"page": seen.source, "seen": seen.day or None},
+        "node": has,
+    }
+    if seen.version:
+        made["slurm"] = {"version": seen.version}
+    if seen.runtimes:
+        made["containers"] = {"runtime": seen.runtimes[0]}
     nodes: Counter[str] = Counter()  # a queue has a line for each kind of node
     for queue in queues:
         if queue.name and queue.nodes:
             nodes[queue.name] += queue.nodes
     most = {queue.name: queue.most for queue in queues if queue.most}
     if nodes:
-        tables["queue_nodes"] = {name: min(number, most.get(name, number)) for name, number in nodes.items()}
+        made["queue_nodes"] = {name: min(number, most.get(name, number)) for name, number in nodes.items()}
     times = {queue.name: queue.time for queue in queues if parse_clock(queue.time)}
     if times:
-        tables["queue_time"] = {name: clock(parse_clock(time) or 0) for name, time in times.items()}
+        made["queue_time"] = {name: clock(parse_clock(time) or 0) for name, time in times.items()}
     if node.gpus and node.name:
         without = [queue for queue in queues if not queue.gpus]
         if without:
             cpu = next((queue for queue in without if queue.default), without[0])
-            tables["when.cpu"] = {"queue": cpu.name}
-        tables["when.gpu"] = {"queue": node.name}
-    return _HEAD + (_MODULES if seen.modules else "") + toml_text(tables)
+            made["when.cpu"] = {"queue": cpu.name}
+        made["when.gpu"] = {"queue": node.name}
+    return made
 
 
 def _described(queue: Queue) -> str:

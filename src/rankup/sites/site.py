@@ -7,10 +7,39 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from rankup.core.units import parse_duration, parse_size
+from rankup.spec.jobspec import ContainerRuntime, JobSpec
 
 # The tables of conditional defaults: a job's own tables win over [defaults], later ones over earlier ones.
-Condition = Literal["cpu", "gpu", "one_node", "many_nodes", "many_gpu_nodes"]
+Condition = Literal["cpu", "gpu", "one_node", "many_nodes"]
 WHEN: tuple[Condition, ...] = get_args(Condition)
+
+
+_DATE = r"^\d{4}(-\d\d(-\d\d)?)?$"
+
+
+class Source(BaseModel):
+    """Where a profile's values were read, and when: a date, a month or a year."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    page: str = ""
+    seen: Annotated[str, Field(pattern=_DATE)] = ""
+
+
+class Sources(Source):
+    """``of`` are the keys that another page says: ``node``, or ``when.gpu.modules``."""
+
+    of: dict[str, Source] = Field(default_factory=dict)
+
+    def of_key(self, key: str) -> Source:
+        """The source of the value at ``key`` (dotted)."""
+        parts = key.split(".")
+        prefixes = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+        return next((self.of[prefix] for prefix in prefixes if prefix in self.of), self)
+
+    @property
+    def oldest(self) -> str:
+        return min((source.seen for source in (self, *self.of.values()) if source.seen), default="")
 
 
 class Node(BaseModel):
@@ -43,6 +72,7 @@ class Pbs(BaseModel):
 
     select: str = ""  # added to each chunk, such as "sales_op=blanca"
     place: str = "scatter"
+    whole_nodes: bool = False  # a chunk is a node: jobs name none of its cores, GPUs and memory
     nodes_may_submit: bool = True  # whether qsub works on compute nodes
 
 
@@ -51,6 +81,7 @@ class Slurm(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    version: str = ""  # "24.05.3"
     gpus: Literal["gpus-per-node", "gres"] = "gpus-per-node"
     pick: str = ""  # a GPU's type, for --gpus-per-node=TYPE:N or --gres=gpu:TYPE:N
 
@@ -73,10 +104,24 @@ class Container(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    command: str = "apptainer"  # or singularity
-    gpu_flag: str = "--nv"  # --rocm for AMD
+    runtime: ContainerRuntime = "apptainer"
+    flags: tuple[str, ...] = ()  # for every job
+    gpu_flags: tuple[str, ...] | None = None  # for those with GPUs; None: the runtime's own
+    runscript: bool = False  # apptainer run, not exec: the image's own script sets up its Python
     torchrun: str = "torchrun"  # its path inside the image
-    # Where a job on several nodes has bound the host's network libraries: searched before the image's own.
+
+
+class Fabric(BaseModel):
+    """What the site's fast network asks of jobs with GPUs on several nodes, beside what they ask for themselves.
+
+    ``binds`` bring the host's network libraries into a container, which finds them in ``libraries`` before its own.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    modules: tuple[str, ...] = ()
+    env: dict[str, str] = Field(default_factory=dict)
+    binds: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
 
 
@@ -84,7 +129,7 @@ class Site(BaseModel):
     """A cluster: its scheduler, its nodes, and defaults for every job.
 
     ``defaults`` are keys of ``JobSpec``; below ``when``, those of jobs without GPUs (``cpu``), with GPUs (``gpu``), on
-    one node, on many, and on many with GPUs. ``queue_nodes`` are the nodes of each queue, and ``queue_time`` the
+    one node, and on many. ``queue_nodes`` are the nodes of each queue, and ``queue_time`` the
     longest time of a job in it, where known. ``launchers`` are the allowed ones, ``required`` the keys that a user
     has to give (``account``). ``python`` is the version of the Python that the site's modules bring. ``env`` is
     exported in every job; ``paths`` are put before a variable's value (LD_LIBRARY_PATH), and the job's shell
@@ -98,7 +143,8 @@ class Site(BaseModel):
 
     name: str
     title: str = ""
-    source: str = ""  # who documents it
+    source: Sources = Field(default_factory=Sources)
+    untried: bool = False  # written from public pages, and no job of rankup's authors ever ran there
     notes: tuple[str, ...] = ()
     scheduler: Literal["local", "slurm", "pbs", "torque"]
     launchers: Annotated[tuple[Literal["torchrun", "srun", "mpirun"], ...], Field(min_length=1)] = (
@@ -117,6 +163,7 @@ class Site(BaseModel):
     pbs: Pbs = Field(default_factory=Pbs)
     mpi: Mpi = Field(default_factory=Mpi)
     containers: Container = Field(default_factory=Container)
+    fabric: Fabric = Field(default_factory=Fabric)
     env: dict[str, str] = Field(default_factory=dict)
     paths: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     defaults: dict[str, Any] = Field(default_factory=dict)
@@ -128,6 +175,10 @@ class Site(BaseModel):
     def family(self) -> str:
         """local, slurm or pbs: whose variables and node file a job finds. Torque's are those of PBS."""
         return "pbs" if self.scheduler == "torque" else self.scheduler
+
+    def fabric_of(self, spec: JobSpec) -> Fabric:
+        """What ``spec`` needs of the fabric: nothing without GPUs, and on one node."""
+        return self.fabric if spec.gpus_per_node and spec.nodes > 1 else Fabric()
 
     @field_validator("queue_time")
     @classmethod

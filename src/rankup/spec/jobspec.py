@@ -7,7 +7,7 @@ underscores. The flag is declared beside the field (``Flag``), and nowhere else.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -36,6 +36,9 @@ from rankup.spec.field_types import (
 from rankup.spec.flag import AROUND, ENVIRONMENT, EVERYWHERE, LAUNCH, RESOURCES, TIME_LIMIT, WHAT, Flag
 
 LAUNCHERS = ("single", "torchrun", "srun", "mpirun")
+ContainerRuntime = Literal[
+    "apptainer", "singularity", "podman-hpc", "shifter", "sarus", "pyxis", "edf", "uenv"
+]
 FANOUTS = ("auto", "srun", "pbsdsh", "mpiexec", "pbs_tmrsh", "ssh")
 # Fields of runs that start here and now, on machines by hand: nothing to a scheduler.
 RUN_ONLY = ("node_rank", "rdzv_endpoint", "rdzv_timeout")
@@ -145,7 +148,12 @@ class JobSpec(BaseModel):
     venv: Annotated[Plain, Flag(ENVIRONMENT, "virtual environment to activate", "DIR")] = ""
     conda: Annotated[Plain, Flag(ENVIRONMENT, "conda environment to activate", "NAME|DIR")] = ""
     pixi: Annotated[Plain, Flag(ENVIRONMENT, "pixi workspace to activate, as it is installed", "DIR")] = ""
-    container: Annotated[Plain, Flag(ENVIRONMENT, "Apptainer image to run in", "IMAGE")] = ""
+    container: Annotated[Plain, Flag(ENVIRONMENT, "container image to run in", "IMAGE")] = ""
+    # "" is the site's
+    container_runtime: Annotated[
+        ContainerRuntime | Literal[""],
+        Flag(ENVIRONMENT, "what runs the image; default: the site's", "|".join(get_args(ContainerRuntime))),
+    ] = ""
     binds: Annotated[
         tuple[str, ...],
         Flag(

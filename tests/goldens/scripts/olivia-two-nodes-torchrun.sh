@@ -46,6 +46,8 @@ main() {
   choose_rendezvous # MASTER_ADDR, MASTER_PORT
   print_header "of the image" /cluster/work/support/container/pytorch_nvidia_25.06_arm64.sif
   mark_processes
+  # The first process in the container
+  printf '%s\n' '#!/bin/sh' 'export LD_LIBRARY_PATH=/opt/libfabric/lib:/opt/nccl/lib:/opt/aws-ofi-nccl/lib:/usr/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}' 'exec "$@"' >"$RUN"/container.sh
   write_rank_script
   write_sampler_script
   # shellcheck disable=SC2016 # torchrun fills this in
@@ -55,7 +57,11 @@ main() {
   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=288 --cpu-bind=none --kill-on-bad-exit=1 --mpi=none \
     bash -c '
       NODE_RANK=$SLURM_NODEID
-      exec apptainer exec --nv --bind "$RUN" --bind /work/user/project --bind "$EBROOTLIBFABRIC"/lib:/opt/libfabric/lib --bind "$EBROOTNCCL":/opt/nccl --bind "$EBROOTAWSMINOFIMINNCCL"/lib:/opt/aws-ofi-nccl/lib --bind /usr/lib64:/usr/lib64 /cluster/work/support/container/pytorch_nvidia_25.06_arm64.sif /usr/local/bin/torchrun \
+      # Without the tracebacks of agents that find rank 0'"'"'s gone when all is done.
+      exec 2> >(trap "" TERM INT HUP; exec env -u RANKUP_MARK sed --unbuffered \
+        -e "/^[EW][^]]*] Error waiting on exit barrier/{s/].*/]/;h;d}" \
+        -e G -e "/^\([EW][^]]*]\).*\n\1$/d" -e "s/\n[^\n]*$//" >&2)
+      exec apptainer exec --nv --bind "$RUN" --bind /work/user/project --bind "$EBROOTLIBFABRIC"/lib:/opt/libfabric/lib --bind "$EBROOTNCCL":/opt/nccl --bind "$EBROOTAWSMINOFIMINNCCL"/lib:/opt/aws-ofi-nccl/lib --bind /usr/lib64:/usr/lib64 /cluster/work/support/container/pytorch_nvidia_25.06_arm64.sif sh "$RUN"/container.sh /usr/local/bin/torchrun \
         --nnodes=2 --nproc_per_node=4 --max_restarts=0 \
         --node_rank="$NODE_RANK" --rdzv_backend=static --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" \
         --tee=3 --log_dir="$RUN/logs/torchrun" \
@@ -336,7 +342,6 @@ marked() {
 write_rank_script() {
   cat >"$RUN/rank.sh" <<'END_OF_SCRIPT'
 #!/bin/sh
-export LD_LIBRARY_PATH=/opt/libfabric/lib:/opt/nccl/lib:/opt/aws-ofi-nccl/lib:/usr/lib64"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 # Runs one rank, and notes how it failed: when (epoch seconds), rank, host, exit code, torchrun's restarts so far. A
 # command that begins with an option is for the Python of the torchrun that started this.
 trap : TERM INT HUP USR1 USR2 # the rank gets them too; this shell waits for its end

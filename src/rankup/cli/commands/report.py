@@ -17,6 +17,7 @@ from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption
 from rankup.errors import RankupError
 from rankup.findings.finding import Finding
 from rankup.scale.journal import Journal, StudyPlan
+from rankup.scale.report.centres import check_centre
 from rankup.scale.results import StudyResults, read_results
 from rankup.scale.runner import collect, unfinished
 
@@ -48,6 +49,14 @@ def report(
         typer.Option(metavar="DIR", help="write here; default: report in the directory of the run or study"),
     ] = None,
     title: Annotated[str, typer.Option(metavar="TEXT", help="heading of the page")] = "",
+    centre: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            metavar="csc|cscs|generic",
+            help="of a study: also the scalability report for this centre",
+        ),
+    ] = "",
     runs_root: RunsRootOption = RUNS_ROOT,
     as_json: JsonOption = False,
 ) -> None:
@@ -60,10 +69,18 @@ def report(
         return
     if find_spec("matplotlib") is None:
         raise RankupError("no-matplotlib", "matplotlib is not installed", hint="pip install 'rankup[report]'")
+    from rankup.scale.report.proposal import write_for
     from rankup.scale.report.write import write
 
+    if centre:
+        check_centre(centre)
     content, place = _content(targets, title, runs_root)
+    if centre and not content.rows:
+        raise RankupError(
+            "no-study", "a report for a centre is of a study", context=" ".join(targets), hint="rankup scale"
+        )
     written = write(content, out or place)
+    proposal = write_for(centre, content, place.parent, out or place) if centre else []
     if as_json:
         console.print_json(
             {
@@ -71,6 +88,7 @@ def report(
                 "summary": written.summary,
                 "figures": written.figures,
                 "tables": written.tables,
+                "proposal": [str(path) for path in proposal],
                 "findings": [finding.as_dict() for finding in content.findings],
             }
         )
@@ -79,6 +97,8 @@ def report(
     if content.findings:
         console.draw_findings(content.findings)
     print(f"\nreport     {shown(written.page.absolute())}")
+    for path in proposal:
+        print(f"proposal   {shown(path.absolute())}")
 
 
 def _content(targets: list[str], title: str, runs_root: Path) -> tuple[Content, Path]:

@@ -29,6 +29,7 @@ from rankup.resolve.resolved import Resolved
 from rankup.scale.journal import Journal, StudyPlan
 from rankup.scale.plan import Trial
 from rankup.scale.predicted import Predictions
+from rankup.scale.report.centres import check_centre
 from rankup.scale.runner import collect, run_as_jobs, run_here
 from rankup.scale.summary import StudyReport, report, write
 
@@ -123,6 +124,15 @@ def scale(
         bool,
         typer.Option("--allow-unfair", help="print refused ratios too, marked", rich_help_panel=_STUDY),
     ] = False,
+    centre: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            metavar="csc|cscs|generic",
+            help="also write the scalability report that this centre asks for",
+            rich_help_panel=_STUDY,
+        ),
+    ] = "",
     as_json: JsonOption = False,
     **_asked: Any,
 ) -> None:
@@ -131,6 +141,8 @@ def scale(
     Ratios are printed only if the runs did the same work and the repeats suffice; otherwise the reason is printed,
     and the exit code is 1. The study's directory has the results, the figures and report.html.
     """
+    if centre:
+        check_centre(centre)
     journal = _resumed(context, resume) if resume is not None else _new(plan_from(context))
     count = len(journal.plan.points)
     console.say(f"rankup: study of {count} configuration{'s' * (count != 1)} in {shown(journal.folder)}")
@@ -144,7 +156,7 @@ def scale(
         write(report(results), journal.folder)
         raise
     path = write(made, journal.folder)
-    page = _page(made, journal.folder)
+    page, proposal = _page(made, journal.folder, centre)
     target = sys.stderr if as_json else sys.stdout
     if as_json:
         console.print_json(json.loads(path.read_text()))
@@ -153,6 +165,8 @@ def scale(
     print(f"results    {shown(path)}", file=target)
     if page is not None:
         print(f"report     {shown(page)}", file=target)
+    for one in proposal:
+        print(f"proposal   {shown(one)}", file=target)
     raise typer.Exit(1 if fails(made.findings) else 0)
 
 
@@ -169,7 +183,7 @@ def _resumed(context: typer.Context, folder: Path) -> Journal:
     again = [
         name
         for name in context.params
-        if name not in ("resume", "allow_unfair", "as_json") and given(context, name)
+        if name not in ("resume", "allow_unfair", "centre", "as_json") and given(context, name)
     ]
     if again:
         raise RankupError(
@@ -195,16 +209,18 @@ def _run(journal: Journal) -> None:
         run_here(journal, job, view, predictor=predictions)
 
 
-def _page(made: StudyReport, folder: Path) -> Path | None:
-    """report.html and the figures; None if Matplotlib is not installed."""
+def _page(made: StudyReport, folder: Path, centre: str) -> tuple[Path | None, list[Path]]:
+    """report.html, and the report for ``centre``; neither if Matplotlib is not installed."""
     if find_spec("matplotlib") is None or not made.rows:
-        return None
+        return None, []
     from rankup.scale.report.content import of_study
     from rankup.scale.report.judged import judged_rows
+    from rankup.scale.report.proposal import write_for
     from rankup.scale.report.write import write as write_page
 
     content = of_study(made.study, folder, rows=judged_rows(made), findings=made.findings)
-    return write_page(content, folder / "report").page
+    page = write_page(content, folder / "report").page
+    return page, write_for(centre, content, folder, folder / "report") if centre else []
 
 
 def _name(plan: StudyPlan) -> str:

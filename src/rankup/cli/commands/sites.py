@@ -19,7 +19,10 @@ from rankup.core.units import parse_duration
 from rankup.errors import RankupError
 from rankup.resolve.precedence import check_defaults
 from rankup.sites import bad_nodes
+from rankup.sites.comparison import Difference, compare, patch
+from rankup.sites.discovery import profile
 from rankup.sites.lookup import PROJECT, find_site, lineage, list_sites, load_site, places, site_file
+from rankup.sites.site import Site
 
 app = typer.Typer(
     add_completion=False,
@@ -32,20 +35,24 @@ NameArgument = Annotated[str, typer.Argument(metavar="SITE", help="name of the p
 
 @app.command("list")
 def list_command(as_json: JsonOption = False) -> None:
-    """List every profile that --site takes, with its file."""
+    """List every profile that --site takes, with its file, and when its oldest value was read."""
     rows = [
-        {"name": name, "scheduler": "", "title": f"invalid: {site.message}", "file": str(path)}
+        {"name": name, "scheduler": "", "read": "", "title": f"invalid: {site.message}", "file": str(path)}
         if isinstance(site, RankupError)
-        else {"name": name, "scheduler": site.scheduler, "title": site.title, "file": str(path)}
+        else {
+            "name": name,
+            "scheduler": site.scheduler,
+            "read": site.source.oldest,
+            "title": site.title,
+            "file": str(path),
+        }
         for name, path, site in list_sites(os.environ, Path.cwd())
     ]
     if as_json:
         console.print_json(rows)
         return
-    head = ("site", "scheduler", "title", "file")
-    print_table(
-        head, [(r["name"], r["scheduler"], r["title"], r["file"]) for r in rows], fold=("title", "file")
-    )
+    head = ("site", "scheduler", "read", "title", "file")
+    print_table(head, [tuple(row.values()) for row in rows], fold=("title", "file"))
 
 
 @app.command("show")
@@ -67,7 +74,11 @@ def check(
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Check that profiles are valid and that a job can use their defaults; exit code 1 if not."""
+    """Check that profiles are valid, and that one agrees with the cluster of this machine.
+
+    A named profile is compared with queues, nodes, modules, containers and files that are seen here. If something
+    differs, the command prints a profile that corrects it. The exit code is 1 if a profile is invalid or differs.
+    """
     where = places(os.environ, Path.cwd())
     if which.endswith(".toml"):
         files = {Path(which).stem: Path(which).absolute()}
@@ -76,12 +87,49 @@ def check(
     else:
         files = {name: path for name, path, _ in list_sites(os.environ, Path.cwd())}
     wrong = {name: _what_is_wrong(path, where) for name, path in files.items()}
+    (path,) = files.values() if which and not any(wrong.values()) else (None,)
+    differs = _Comparison(load_site(path, where)) if path else None
     if as_json:
-        console.print_json({name: found.as_dict() if found else None for name, found in wrong.items()})
+        said = {name: found.as_dict() if found else None for name, found in wrong.items()}
+        console.print_json(said if differs is None else {**said, "here": differs.as_dict()})
     else:
         for name, found in wrong.items():
             print("\n".join([f"{name}: {'invalid' if found else 'OK'}", *(found.lines() if found else [])]))
-    raise typer.Exit(1 if any(wrong.values()) else 0)
+        if differs is not None:
+            print("\n".join(differs.lines()))
+    raise typer.Exit(1 if any(wrong.values()) or (differs is not None and differs.found) else 0)
+
+
+class _Comparison:
+    """A profile beside the machine that this runs on, if a scheduler answers here."""
+
+    def __init__(self, site: Site) -> None:
+        self.found: list[Difference] = []
+        self.patch = self.why_not = ""
+        try:
+            there = survey(os.environ)
+        except RankupError as error:
+            self.why_not = error.message
+            return
+        self.who = there.seen.source
+        if there.scheduler == "local" != site.scheduler:
+            self.why_not = "this machine has neither sinfo nor qstat"
+            return
+        self.found = compare(site, there, os.path.exists)
+        self.patch = patch(site, there, self.found) if self.found else ""
+
+    def as_dict(self) -> dict[str, object]:
+        differences = [{**asdict(one), "place": one.place} for one in self.found]
+        return {"differences": differences, "patch": self.patch, "not_compared": self.why_not}
+
+    def lines(self) -> list[str]:
+        if self.why_not:
+            return [f"not compared with a cluster: {self.why_not}"]
+        if not self.found:
+            return [f"nothing differs from what this cluster says ({self.who})"]
+        head = f"this cluster says otherwise ({self.who}):"
+        tail = ["", f"# {PROJECT}/NAME.toml, for what is right here:", self.patch.rstrip()]
+        return [head, *(f"  {one.line()}" for one in self.found), *tail]
 
 
 def _what_is_wrong(path: Path, where: list[Path]) -> RankupError | None:
@@ -144,15 +192,15 @@ def _seconds(text: str) -> int:
         raise RankupError("bad-duration", f"--for {text}: {error}") from None
 
 
-@app.command("new")
-def new(
+@app.command("discover")
+def discover(
     name: NameArgument,
     directory: Annotated[
         Path, typer.Option("--to", metavar="DIR", help="directory to write SITE.toml to")
     ] = PROJECT,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a profile of this cluster from its scheduler, queues, nodes and GPUs."""
+    """Write a profile of this cluster: its scheduler, queues, nodes, modules, containers, network and file systems."""
     path = directory / f"{name}.toml"
     if Path(name).name != name or name.startswith((".", "-")):
         raise RankupError(
@@ -164,7 +212,7 @@ def new(
             f"the profile {str(path)!r} exists already",
             hint="choose another name, or another directory with --to",
         )
-    text = survey(name, os.environ)
+    text = profile(name, survey(os.environ))
     make_folder(directory, purpose="directory of profiles")
     write_atomic(path, text)
     if as_json:

@@ -15,6 +15,9 @@
 | ``frame`` | the frame of a page that asks nothing of any network; its style and script lie beside it |
 | ``page`` | ``report.html`` |
 | ``write`` | everything into one folder |
+| ``centres`` | what centres ask for: ``proposals.toml`` |
+| ``proposal`` | the scalability report that a centre asks for |
 
-Only ``figures/draw`` imports matplotlib. ``run_records`` and ``thin`` use NumPy, which comes with it.
+Only ``figures/draw`` and ``figures/pages`` import matplotlib. ``run_records`` and ``thin`` use NumPy, which comes with
+it.
 """

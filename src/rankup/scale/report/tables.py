@@ -64,15 +64,15 @@ class Table:
     def latex(self) -> str:
         """A ``table`` float; its preamble requires ``booktabs``."""
         kinds = "".join("l" if column.text else "r" for column in self.columns)
-        body = [[_latex(column.title) for column in self.columns]]
-        body += [[_latex(shown) for shown, _ in row] for row in self.rows]
+        body = [[latex_text(column.title) for column in self.columns]]
+        body += [[latex_text(shown) for shown, _ in row] for row in self.rows]
         head, *rest = [" & ".join(line) + r" \\" for line in body]
         return "\n".join(
             [
                 "% \\usepackage{booktabs}",
                 r"\begin{table}",
                 r"  \centering",
-                rf"  \caption{{{_latex(self.title)}. {_latex(self.caption)}}}",
+                rf"  \caption{{{latex_text(self.title)}. {latex_text(self.caption)}}}",
                 rf"  \label{{tab:{self.name}}}",
                 rf"  \begin{{tabular}}{{{kinds}}}",
                 r"    \toprule",
@@ -85,6 +85,22 @@ class Table:
                 "",
             ]
         )
+
+    def aligned(self) -> list[str]:
+        """Lines for a font whose letters are equally wide."""
+        lines = [
+            [column.title for column in self.columns],
+            *([shown for shown, _ in row] for row in self.rows),
+        ]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        left = [column.text for column in self.columns]
+        return [
+            "  ".join(
+                word.ljust(width) if text else word.rjust(width)
+                for word, width, text in zip(line, widths, left, strict=True)
+            )
+            for line in lines
+        ]
 
 
 def all_tables(content: Content) -> list[Table]:
@@ -320,5 +336,5 @@ _LATEX = {
 }  # fmt: skip
 
 
-def _latex(text: str) -> str:
+def latex_text(text: str) -> str:
     return "".join(_LATEX.get(char, char) for char in text)

@@ -42,12 +42,13 @@ def _processes(spec: JobSpec) -> int:
 
 def select(spec: JobSpec, site: Site) -> list[str]:
     """The nodes, their cores and their GPUs, as values of ``-l``."""
+    shared = not site.pbs.whole_nodes
     parts = [f"select={spec.nodes}"]
-    parts += [f"ncpus={spec.agent_cpus}"] if spec.agent_cpus else []
+    parts += [f"ncpus={spec.agent_cpus}"] if spec.agent_cpus and shared else []
     parts += [f"mpiprocs={_processes(spec)}"]
     parts += [f"ompthreads={spec.cpus_per_task}"] if spec.cpus_per_task else []
-    parts += [f"ngpus={spec.gpus_per_node}"] if spec.gpus_per_node else []
-    parts += [f"mem={spec.mem}mb"] if spec.mem else []
+    parts += [f"ngpus={spec.gpus_per_node}"] if spec.gpus_per_node and shared else []
+    parts += [f"mem={spec.mem}mb"] if spec.mem and shared else []
     parts += [site.pbs.select] if site.pbs.select else []
     place = site.pbs.place + (":excl" if spec.exclusive and ":excl" not in site.pbs.place else "")
     return [":".join(parts), f"place={place}"]

@@ -11,5 +11,6 @@
 | ``ranks`` | what each rank of one run needs for a step |
 | ``utilization`` | how busy GPUs and CPUs were, their memory, power and temperature; the network |
 | ``all_pictures`` | which figures a report has |
+| ``pages`` | text and figures as one PDF |
 | ``draw`` | the files: SVG, PDF, PNG, and the SVG of the page |
 """

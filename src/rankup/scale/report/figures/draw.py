@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -67,13 +68,20 @@ def draw_all(pictures: Sequence[Picture]) -> list[Drawn]:
     ]
 
 
-def _files(picture: Picture) -> dict[str, bytes]:
+@contextlib.contextmanager
+def style(salt: str) -> Iterator[None]:
+    """Ours, whatever the user's matplotlibrc says; ``salt`` makes the names in a file the same each time."""
     with matplotlib.rc_context(), warnings.catch_warnings():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_STYLE)
-        matplotlib.rcParams["svg.hashsalt"] = picture.name
+        matplotlib.rcParams["svg.hashsalt"] = salt
         warnings.filterwarnings("ignore", message="Glyph .* missing from")  # browsers have other fonts
         warnings.filterwarnings("ignore", message=".*Matplotlib currently does not support")
+        yield
+
+
+def _files(picture: Picture) -> dict[str, bytes]:
+    with style(picture.name):
         figure = Figure(figsize=SIZE)
         picture.draw(figure)
         FigureCanvasAgg(figure)

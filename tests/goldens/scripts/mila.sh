@@ -1,0 +1,60 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --partition=long
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --cpus-per-task=12
+#SBATCH --gpus-per-node=l40s:4
+#SBATCH --mem=1000G
+#SBATCH --time=01:00:00
+#SBATCH --signal=B:USR1@300
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=/work/user/project/runs/train/20260101-120000-abcd/logs/job.log
+
+# Written by rankup. This is plain bash: it needs no rankup on the nodes unless the program itself does, and can
+# be read, changed and submitted by hand.
+# shellcheck disable=SC2016
+
+# ---- Settings ------------------------------------------------------------------------------------------------------
+BASE=/work/user/project/runs/train/20260101-120000-abcd # the run directory
+RUNS=/work/user/project/runs # all runs are below it
+PLACES=() # where else the program may save: paths in its arguments and variables
+STOP_BEFORE=300 # seconds before the time limit at which the ranks are asked to save
+MAX_REQUEUES=10
+INTERFACE='' # the nodes' network; '': the route says it
+
+main() {
+  read_allocation # JOB, HOSTS, END
+  make_run_directory "$JOB" # RUN
+  begin_attempt
+
+  # The environment
+  cd /work/user/project || finish failed 1
+  # shellcheck disable=SC1091
+  . "$HOME"/venv/bin/activate || finish failed 1
+  export PYTHONUNBUFFERED=1
+  export OMP_NUM_THREADS=12
+  export RANKUP_LOST=stop
+
+  # The ranks: 2 × 4 by srun
+  prove 36 python 4 train.py --lr 0.1 --note 'it'"'"'s $HOME'
+  choose_rendezvous # MASTER_ADDR, MASTER_PORT
+  print_header "$(python --version 2>&1)"
+  mark_processes
+  write_rank_script
+  add_torch_hook python
+  write_sampler_script
+  srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=12 --cpu-bind=cores --distribution=block --kill-on-bad-exit=1 --mpi=none --label \
+    bash -c '
+      export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS LOCAL_WORLD_SIZE=4 NODE_RANK=$SLURM_NODEID
+      exec sh "$RUN/rank.sh" "$@"' rank \
+      python train.py --lr 0.1 --note 'it'"'"'s $HOME' &
+  workers=$!
+  watch_ranks # asks them to save before the time limit
+  find_lost_nodes
+  end_attempt python # requeues the job if it is not done
+}
+
+######################################################################################################################
+# The functions of slurm-elastic.sh
