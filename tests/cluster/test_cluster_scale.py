@@ -87,8 +87,7 @@ def grid(cluster: Lab) -> Client:
         out, err = client.communicate(timeout=240)
     finally:
         client.kill()
-    study = str(study_of(cluster, "grid"))
-    later = rankup(cluster, "scale", "--resume", study, "--for", "csc", "--json", timeout=120)
+    later = rankup(cluster, "scale", "--resume", str(study_of(cluster, "grid")), "--json", timeout=120)
     return Client(client.returncode, out, err, later)
 
 
@@ -108,16 +107,6 @@ def test_a_study_over_nodes_and_processes_goes_on_after_a_logout(cluster: Lab, g
     assert all(parts <= one["runs"][0]["breakdown"].keys() for one in configurations)
     assert len(list((folder / "trials").iterdir())) == 8
     assert "where the time of a step goes" in (folder / "table.txt").read_text()
-
-
-def test_the_report_for_a_centre_has_the_job_script_that_ran_and_says_what_is_missing(
-    cluster: Lab, grid: Client
-):
-    report = (study_of(cluster, "grid") / "report" / "proposal-csc.md").read_text()
-    assert "#SBATCH --nodes=2\n" in report and "nproc_per_node=2" in report, grid.later.err
-    said, _, _ = report.partition("## The work")
-    assert "the study has 2 numbers of nodes (1, 2)" in said and "a shortest training of" in said
-    assert "the use of the GPUs" in said and "scheduler" not in said
 
 
 def test_a_study_that_is_killed_while_sbatch_answers_submits_no_job_twice(cluster: Lab):

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from rankup.errors import RankupError
-from rankup.launchers.base import Start, launcher_named
-from rankup.launchers.torchrun import agent as torchrun_agent
+from rankup.launchers.base import launcher_named
 from rankup.spec.jobspec import JobSpec
 
 COMMAND = ("/py", "train.py", "--lr", "1")
@@ -85,37 +82,3 @@ def test_an_unknown_launcher_is_named_with_those_there_are():
     with pytest.raises(RankupError, match="did you mean 'torchrun'") as caught:
         launcher_named("torchrunn")
     assert "single" in caught.value.hint
-
-
-# As torch 2.13 writes it when the store is gone: each line of a record begins alike.
-AT = "E1127 09:20:55.924000 18318 torch/distributed/elastic/agent/server/api.py:1012]"
-LAST_WORDS = f"""\
-W1127 09:20:54.000000 18318 torch/distributed/run.py:774] a warning
-plain words [with brackets]
-{AT} Error waiting on exit barrier. Elapsed: 0.12 seconds
-{AT} Traceback (most recent call last):
-{AT}   File "api.py", line 1003, in _exit_barrier
-{AT} torch.distributed.DistNetworkError: Connection closed by peer
-{AT} frame #0: c10::Error
-E1127 09:20:56.000000 18318 torch/distributed/elastic/multiprocessing/api.py:882] failed (exitcode: 1)
-{AT.replace("55.9", "57.9")} of another moment
-"""
-
-
-def test_an_agent_that_outlives_the_store_of_the_others_prints_no_traceback(tmp_path):
-    torchrun = tmp_path / "torchrun"
-    torchrun.write_text("#!/bin/sh\ncat last-words >&2; exit 3\n")
-    torchrun.chmod(0o755)
-    (tmp_path / "last-words").write_text(LAST_WORDS)
-    start = Start("slurm", ("python", "train.py"), nodes=2)
-    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "RUN": str(tmp_path), "RANKUP_MARK": "m"}
-    done = subprocess.run(
-        ["bash", "-c", "\n".join(torchrun_agent(start))],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 3
-    lines = LAST_WORDS.splitlines()
-    assert done.stderr.splitlines() == [*lines[:2], *lines[7:]]

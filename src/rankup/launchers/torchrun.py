@@ -52,15 +52,6 @@ def tokens(spec: JobSpec, run_id: str, guard: Sequence[str]) -> list[str]:
 
 _KEPT = ("--tee=3", '--log_dir="$RUN/logs/torchrun"')
 
-# When all ranks are done, the agents wait for each other at a store that is gone with the first of them. Each of the
-# others then prints a traceback of 30 lines, and ends with 0 all the same. Every line of such a record begins alike.
-_NO_LAST_WORDS = (
-    "# Without the tracebacks of agents that find rank 0's gone when all is done.",
-    'exec 2> >(trap "" TERM INT HUP; exec env -u RANKUP_MARK sed --unbuffered \\',
-    '  -e "/^[EW][^]]*] Error waiting on exit barrier/{s/].*/]/;h;d}" \\',
-    r'  -e G -e "/^\([EW][^]]*]\).*\n\1$/d" -e "s/\n[^\n]*$//" >&2)',
-)
-
 
 def agent(start: Start) -> list[str]:
     """Bash of one node's agent, in a job's script; NODE_RANK is the node's.
@@ -71,8 +62,6 @@ def agent(start: Start) -> list[str]:
     if start.max_restarts:
         first = ["# A restarted group needs a store of its own: in that of torch 2.13 it waits for the dead."]
         first += [f"export {name}={value}" for name, value in OWN_STORE.items()]
-    if start.nodes > 1:
-        first = [*_NO_LAST_WORDS, *first]
     if start.nodes == 1:
         rendezvous = ["--standalone", "--local_addr=127.0.0.1"]
     elif start.max_restarts == 0:

@@ -25,10 +25,6 @@ INTERFACE=hsn0 # the nodes' network; '': the route says it
 # On each node:
 # shellcheck disable=SC2317,SC2329 # it is called by another shell
 agent() {
-  # Without the tracebacks of agents that find rank 0's gone when all is done.
-  exec 2> >(trap "" TERM INT HUP; exec env -u RANKUP_MARK sed --unbuffered \
-    -e "/^[EW][^]]*] Error waiting on exit barrier/{s/].*/]/;h;d}" \
-    -e G -e "/^\([EW][^]]*]\).*\n\1$/d" -e "s/\n[^\n]*$//" >&2)
   exec torchrun \
     --nnodes=2 --nproc_per_node=4 --max_restarts=0 \
     --node_rank="$NODE_RANK" --rdzv_backend=static --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" \

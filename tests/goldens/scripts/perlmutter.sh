@@ -49,10 +49,6 @@ main() {
   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=64 --cpu-bind=none --kill-on-bad-exit=1 --mpi=none \
     bash -c '
       NODE_RANK=$SLURM_NODEID
-      # Without the tracebacks of agents that find rank 0'"'"'s gone when all is done.
-      exec 2> >(trap "" TERM INT HUP; exec env -u RANKUP_MARK sed --unbuffered \
-        -e "/^[EW][^]]*] Error waiting on exit barrier/{s/].*/]/;h;d}" \
-        -e G -e "/^\([EW][^]]*]\).*\n\1$/d" -e "s/\n[^\n]*$//" >&2)
       exec podman-hpc run --rm --gpu --nccl --network host --ipc host --workdir /work/user/project --env RUN --env RANK --env LOCAL_RANK --env WORLD_SIZE --env LOCAL_WORLD_SIZE --env NODE_RANK --env MASTER_ADDR --env MASTER_PORT --env OMP_NUM_THREADS --env CUDA_VISIBLE_DEVICES --env '"'"'RANKUP_*'"'"' --env '"'"'SLURM_*'"'"' --env '"'"'TORCH*'"'"' --env '"'"'NCCL_*'"'"' --env '"'"'FI_*'"'"' --env PYTHONUNBUFFERED --env RANKUP_LOST --volume "$RUN":"$RUN" --volume /work/user/project:/work/user/project nvcr.io/nvidia/pytorch:25.06-py3 torchrun \
         --nnodes=2 --nproc_per_node=4 --max_restarts=0 \
         --node_rank="$NODE_RANK" --rdzv_backend=static --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" \

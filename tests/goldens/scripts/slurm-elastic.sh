@@ -50,10 +50,6 @@ main() {
   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1 --mpi=none \
     bash -c '
       NODE_RANK=$SLURM_NODEID
-      # Without the tracebacks of agents that find rank 0'"'"'s gone when all is done.
-      exec 2> >(trap "" TERM INT HUP; exec env -u RANKUP_MARK sed --unbuffered \
-        -e "/^[EW][^]]*] Error waiting on exit barrier/{s/].*/]/;h;d}" \
-        -e G -e "/^\([EW][^]]*]\).*\n\1$/d" -e "s/\n[^\n]*$//" >&2)
       # A restarted group needs a store of its own: in that of torch 2.13 it waits for the dead.
       export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
       here=$(ip -o -4 route get "$MASTER_ADDR" | sed -n '"'"'s/.* src \([0-9.]*\).*/\1/p'"'"')

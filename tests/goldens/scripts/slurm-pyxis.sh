@@ -46,10 +46,6 @@ main() {
   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1 --mpi=none '--container-image=nvcr.io#nvidia/pytorch:25.06-py3' --container-mounts="$RUN":"$RUN",/work/user/project:/work/user/project,"$SCRATCH"/data:/data:ro --container-workdir=/work/user/project --container-env=RUN,RANK,LOCAL_RANK,WORLD_SIZE,LOCAL_WORLD_SIZE,NODE_RANK,MASTER_ADDR,MASTER_PORT,OMP_NUM_THREADS,CUDA_VISIBLE_DEVICES,PYTHONUNBUFFERED,RANKUP_LOST \
     bash -c '
       NODE_RANK=$SLURM_NODEID
-      # Without the tracebacks of agents that find rank 0'"'"'s gone when all is done.
-      exec 2> >(trap "" TERM INT HUP; exec env -u RANKUP_MARK sed --unbuffered \
-        -e "/^[EW][^]]*] Error waiting on exit barrier/{s/].*/]/;h;d}" \
-        -e G -e "/^\([EW][^]]*]\).*\n\1$/d" -e "s/\n[^\n]*$//" >&2)
       exec torchrun \
         --nnodes=2 --nproc_per_node=4 --max_restarts=0 \
         --node_rank="$NODE_RANK" --rdzv_backend=static --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" \

@@ -54,10 +54,6 @@ main() {
   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=96 --cpu-bind=none --kill-on-bad-exit=1 --mpi=none \
     bash -c '
       NODE_RANK=$SLURM_NODEID
-      # Without the tracebacks of agents that find rank 0'"'"'s gone when all is done.
-      exec 2> >(trap "" TERM INT HUP; exec env -u RANKUP_MARK sed --unbuffered \
-        -e "/^[EW][^]]*] Error waiting on exit barrier/{s/].*/]/;h;d}" \
-        -e G -e "/^\([EW][^]]*]\).*\n\1$/d" -e "s/\n[^\n]*$//" >&2)
       exec torchrun \
         --nnodes=2 --nproc_per_node=4 --max_restarts=0 \
         --node_rank="$NODE_RANK" --rdzv_backend=static --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" \
