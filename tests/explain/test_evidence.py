@@ -85,6 +85,50 @@ CASES = {
         "    check()\n"
         "subprocess.CalledProcessError: Command '['nvidia-smi']' returned non-zero exit status 9.\n",
     ),
+    "an excerpt that begins inside a traceback": (
+        "invalid-device",
+        '  File "/env/lib/python3.11/site-packages/lightning/strategies/parallel.py", line 66, in root_device\n'
+        "    return self.parallel_devices[self.local_rank]\n"
+        "IndexError: list index out of range\n",
+    ),
+    "frames that no exception ends are no failure of their own": (
+        "corrupt-file",
+        '  File "train.py", line 66, in main\n    load()\nread 3 files\nEOFError: Ran out of input\n',
+    ),
+    "a traceback that a post has indented below its header": (
+        "not-registered",
+        "Traceback (most recent call last):\n"
+        '      File "train.py", line 9, in <module>\n'
+        "        main()\n"
+        "    KeyError: 'Net is not in the models registry'\n",
+    ),
+    "a trace of TorchScript, which has the error itself": (
+        "no-kernel-image",
+        "RuntimeError: The following operation failed in the TorchScript interpreter.\n"
+        "Traceback of TorchScript (most recent call last):\n"
+        "RuntimeError: nvrtc: error: invalid value for --gpu-architecture (-arch)\n",
+    ),
+    "an abort after a collective that timed out": (
+        "nccl-watchdog",
+        "[rank0]:[E826 08:53:23.1 ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum=7, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600036 milliseconds before timing out.\n"
+        "terminate called after throwing an instance of 'c10::DistBackendError'\n"
+        "Aborted (core dumped)\n"
+        "E0826 08:53:24.1 1 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -6) local_rank: 0\n",
+    ),
+    "a monitor that ends what a collective had blocked": (
+        "nccl-watchdog",
+        "[rank7]:[E826 09:01:23.1 ProcessGroupNCCL.cpp:1743] [Rank 7] ProcessGroupNCCL's watchdog got stuck for 480 "
+        "seconds without making progress.\n"
+        "[rank2]:[E826 08:53:23.1 ProcessGroupNCCL.cpp:607] [Rank 2] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum=7, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600036 milliseconds before timing out.\n",
+    ),
+    "a version of CUDA that is accepted": (
+        "build-failed",
+        "Installed CUDA version 12.1 does not match the version torch was compiled with 11.8 but since the APIs are "
+        "compatible, accepting this combination\n"
+        "python_headers.h:12:10: fatal error: Python.h: No such file or directory\n",
+    ),
     "an exit code is no cause, and no success": ("unknown", "epoch 3\nExited with exit code 1.\n"),
     "a logger's level behind its time and name": (
         "unknown",
@@ -355,3 +399,24 @@ def test_a_rank_on_its_node_is_not_called_a_rank_among_all(tmp_path):
     found, _ = explain_logs([tmp_path / "job.log"])
     assert found is not None
     assert found.rank is None
+
+
+def test_an_abort_of_a_rank_that_had_lost_another_does_not_make_it_the_cause(tmp_path):
+    (tmp_path / "job.log").write_text(
+        "[rank1]: RuntimeError: [tcp/pair.cc:553] Connection closed by peer [10.0.0.2]:44448\n"
+        "E1122 14:34:26.5 9 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -6) local_rank: 1\n"
+    )
+    found, _ = explain_logs([tmp_path / "job.log"])
+    assert found is not None
+    assert found.code == "unknown"
+    assert "another rank" in found.message
+
+
+def test_an_assertion_without_a_message_is_told_by_its_line(tmp_path):
+    (tmp_path / "job.log").write_text(
+        'Traceback (most recent call last):\n  File "train.py", line 9, in save\n'
+        "    assert dtype == info.dtype\nAssertionError\n"
+    )
+    found, _ = explain_logs([tmp_path / "job.log"])
+    assert found is not None
+    assert "AssertionError in `assert dtype == info.dtype`" in found.message

@@ -253,7 +253,7 @@ class LogReader:
         telling = [quote for quote in named.more if signature.regex.search(quote.text)]
         if not signature.regex.search(named.said):  # the message says more in its next lines
             quotes += telling[:1] or named.more[: named.said.endswith(":")]
-        said, (order, time) = named.said[:_LONGEST_QUOTE], trace.at
+        said, (order, time) = named.title[:_LONGEST_QUOTE], trace.at
         event = Event(
             signature, list(dict.fromkeys(quotes)), said, order, self._file.name, trace.rank, time=time
         )

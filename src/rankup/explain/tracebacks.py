@@ -7,14 +7,19 @@ from dataclasses import dataclass, field
 
 from rankup.explain.events import Quote
 
-_HEADER = re.compile(r"(?P<group>Exception Group )?Traceback \(most recent calls? [^)]*\):?\s*$")
+_HEADER = re.compile(
+    r"(?P<group>Exception Group )?Traceback (?:of TorchScript\S*(?: \w+ code)? )?\(most recent calls? [^)]*\):?\s*$"
+)
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_FRAME_INSIDE = re.compile(r'^\s*File "[^"]+", line \d+, in \S')
 _GROUP = re.compile(r"^\s+(?:\| ?|\+ (?=Exception Group)|\+-[-+]*(?= |$))")
 _CHAIN = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
 )
 _SPAWNED = re.compile(r"^-- Process (\d+) terminated with the following error:")
+# What stands in the header of a traceback that is part of the message before it.
+_INNER = ("Original Traceback", "Traceback of TorchScript")
 # An exception whose message begins with an empty line: it is the traceback of another process.
 _HANDED_ON = re.compile(r"^[\w.]+:$")
 _ANNOUNCED = re.compile(r":\W*$")  # or whose message goes on with no word before that traceback
@@ -70,6 +75,7 @@ class Traceback:
     ignored: bool = False
     finished: bool = True  # the log has the exception
     nested: bool = False  # handed on by the process that wrote it: what is inside is the error itself
+    headless: bool = False  # an excerpt, or lines of two processes: its header is not before it
     number: int = 0
     at: tuple[int, float | None] = (0, None)  # order and time of ``said``
 
@@ -85,6 +91,14 @@ class Traceback:
             return self.message
         functions = [frame.quotes[0].text.rpartition(" in ")[2] for frame in self.frames[:-20:-1]]
         return f"{self.message}\n@ {self.frames[-1].file}\n< {' < '.join(functions)}"
+
+    @property
+    def title(self) -> str:
+        """The exception, with the line that raised it where it says nothing itself: ``AssertionError``."""
+        source = self.frames[-1].quotes[1:] if self.frames else []
+        if ":" in self.said or not source:
+            return self.said
+        return f"{self.said} in `{source[0].text.strip()}`"
 
     def chain(self) -> list[Traceback]:
         """From the first cause to the last exception."""
@@ -110,7 +124,8 @@ class Tracebacks:
 
     def end(self) -> list[Traceback]:
         """The stream has ended: also what is unfinished."""
-        if self._open is not None and self._open.frames:  # cut off: its last frame is all there is
+        if self._open is not None and self._open.frames and not self._open.headless:
+            # It is cut off: its last frame is all there is.
             frame = self._open.frames[-1]
             self._close(frame.quotes[0].text.strip(), frame.quotes[0], finished=False)
         self._flush()
@@ -131,7 +146,7 @@ class Tracebacks:
         if self._open is not None:
             return self._inside(text, quote, at)
         if self._last is None:
-            return alone and self._alone(text, quote, rank, at)
+            return self._starts(text, quote, rank, at, alone=alone)
         stripped = text.strip()
         if stripped in _CHAIN:
             self._chained, self._continued = True, 0
@@ -155,6 +170,15 @@ class Tracebacks:
             self._last.more.append(quote)
             return True
         self._flush()
+        return self._starts(text, quote, rank, at, alone=alone)
+
+    def _starts(
+        self, text: str, quote: Quote, rank: int | None, at: tuple[int, float | None], *, alone: bool
+    ) -> bool:
+        """Whether a line without a header before it belongs to a traceback: a frame, or the exception alone."""
+        if _FRAME_INSIDE.match(text):
+            self._open = Traceback(rank, 0, headless=True, ignored=self._ignored)
+            return self._inside(text, quote, at)
         return alone and self._alone(text, quote, rank, at)
 
     def _without_prefix(self, text: str) -> str:
@@ -175,7 +199,7 @@ class Tracebacks:
             self._open = None
         last = self._last
         handed_on = last is not None and bool(_HANDED_ON.match(last.said) or _ANNOUNCED.search(last.message))
-        nested = "Original Traceback" in text or self._spawned is not None or handed_on
+        nested = any(inner in text for inner in _INNER) or self._spawned is not None or handed_on
         cause = None
         if self._last is not None and (self._chained or nested):
             cause, self._last = self._last, None
@@ -196,6 +220,10 @@ class Tracebacks:
             self._open = None
             return False
         if frame := _FRAME.match(text):
+            if (
+                not trace.frames
+            ):  # the exception stands two columns before the frames, where a post indents them
+                trace.indent = max(trace.indent, indent - 2)
             trace.frames.append(Frame(frame["file"], [quote]))
             return True
         if indent > trace.indent or not text.strip():
@@ -205,6 +233,8 @@ class Tracebacks:
         if _EXCEPTION.match(text.strip()):
             self._close(text.strip(), quote)
             return True
+        if trace.headless:
+            self._open = None
         return False  # a line of somebody else
 
     def _close(self, said: str, quote: Quote, *, finished: bool = True) -> None:
