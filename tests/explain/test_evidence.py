@@ -91,6 +91,25 @@ CASES = {
         "    return self.parallel_devices[self.local_rank]\n"
         "IndexError: list index out of range\n",
     ),
+    "an excerpt that has lost its indents": (
+        "python-exception",
+        'File "train.py", line 66, in main\nself.socket.accept()\nsocket.timeout: timed out\n',
+    ),
+    "quotes of a locale": (
+        "library-missing",
+        "ImportError: /lib64/libstdc++.so.6: version ‘GLIBCXX_3.4.29’ not found\n",
+    ),
+    "a file that another rank has removed": (
+        "ranks-race",
+        'Traceback (most recent call last):\n  File "train.py", line 66, in main\n    os.remove(signal_file)\n'
+        "FileNotFoundError: [Errno 2] No such file or directory: '.signal'\n",
+    ),
+    "a state that an optimizer cannot use": (
+        "optimizer-state-mismatch",
+        'Traceback (most recent call last):\n  File "/env/site-packages/torch/optim/sgd.py", line 94, in step\n'
+        "    buf.mul_(momentum)\n"
+        "RuntimeError: The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 0\n",
+    ),
     "frames that no exception ends are no failure of their own": (
         "corrupt-file",
         '  File "train.py", line 66, in main\n    load()\nread 3 files\nEOFError: Ran out of input\n',

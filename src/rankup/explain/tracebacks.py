@@ -75,6 +75,7 @@ class Traceback:
     ignored: bool = False
     finished: bool = True  # the log has the exception
     nested: bool = False  # handed on by the process that wrote it: what is inside is the error itself
+    flat: bool = False  # a post has lost its indents
     headless: bool = False  # an excerpt, or lines of two processes: its header is not before it
     number: int = 0
     at: tuple[int, float | None] = (0, None)  # order and time of ``said``
@@ -86,19 +87,23 @@ class Traceback:
 
     @property
     def text(self) -> str:
-        """The message, the file that raised it, since some exceptions say nothing, and the functions from there on."""
+        """The message; since some exceptions say little, also the file and line that raised it, and the functions from
+        there on."""
         if not self.frames:
             return self.message
         functions = [frame.quotes[0].text.rpartition(" in ")[2] for frame in self.frames[:-20:-1]]
-        return f"{self.message}\n@ {self.frames[-1].file}\n< {' < '.join(functions)}"
+        return f"{self.message}\n@ {self.frames[-1].file}\n> {self.source}\n< {' < '.join(functions)}"
+
+    @property
+    def source(self) -> str:
+        """The line of source code that raised it, if it was printed."""
+        lines = self.frames[-1].quotes[1:] if self.frames else []
+        return lines[0].text.strip() if lines else ""
 
     @property
     def title(self) -> str:
         """The exception, with the line that raised it where it says nothing itself: ``AssertionError``."""
-        source = self.frames[-1].quotes[1:] if self.frames else []
-        if ":" in self.said or not source:
-            return self.said
-        return f"{self.said} in `{source[0].text.strip()}`"
+        return self.said if ":" in self.said or not self.source else f"{self.said} in `{self.source}`"
 
     def chain(self) -> list[Traceback]:
         """From the first cause to the last exception."""
@@ -220,10 +225,8 @@ class Tracebacks:
             self._open = None
             return False
         if frame := _FRAME.match(text):
-            if (
-                not trace.frames
-            ):  # the exception stands two columns before the frames, where a post indents them
-                trace.indent = max(trace.indent, indent - 2)
+            # The exception stands two columns before the frames: a post may indent both, or have lost all indents.
+            trace.indent, trace.flat = max(trace.indent, indent - 2), indent == 0
             trace.frames.append(Frame(frame["file"], [quote]))
             return True
         if indent > trace.indent or not text.strip():
@@ -233,9 +236,13 @@ class Tracebacks:
         if _EXCEPTION.match(text.strip()):
             self._close(text.strip(), quote)
             return True
-        if trace.headless:
-            self._open = None
-        return False  # a line of somebody else
+        if not trace.headless:
+            return False  # a line of somebody else
+        if trace.flat and len(trace.frames[-1].quotes) == 1:
+            trace.frames[-1].quotes.append(quote)
+            return True
+        self._open = None
+        return False
 
     def _close(self, said: str, quote: Quote, *, finished: bool = True) -> None:
         trace = self._open
