@@ -412,6 +412,30 @@ def test_a_complaint_of_conda_in_a_log_that_ends_well_is_no_failure(tmp_path):
     assert found.code == "conda-missing"
 
 
+def test_a_warning_of_nccl_is_the_cause_only_of_a_log_that_does_not_end_well(tmp_path):
+    warning = "node1:8:9 [0] nccl_net_ofi_init NCCL WARN NET/OFI Only EFA provider is supported\n"
+    log = tmp_path / "job.log"
+    log.write_text(warning + "epoch 1\nepoch 2\ndone\n")
+    assert explain_logs([log])[0] is None
+    log.write_text(
+        warning + "RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:1275, unhandled system error\n"
+    )
+    found, _ = explain_logs([log])
+    assert found is not None
+    assert (found.code, found.confidence.value) == ("nccl-ofi", "likely")
+
+
+def test_the_last_error_of_nccl_is_quoted(tmp_path):
+    (tmp_path / "job.log").write_text(
+        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1182, internal error, NCCL version 2.18\n"
+        "ncclInternalError: Internal check failed.\nLast error:\nThe proxy thread has gone\n"
+    )
+    found, _ = explain_logs([tmp_path / "job.log"])
+    assert found is not None
+    assert found.code == "nccl-said"
+    assert found.quotes[-1].text == "The proxy thread has gone"
+
+
 def test_a_rank_on_its_node_is_not_called_a_rank_among_all(tmp_path):
     line = "E1122 14:34:26.5 9 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -9) local_rank: 1"
     (tmp_path / "job.log").write_text(line + " (pid: 16) of binary: python3\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass, field
 
@@ -39,6 +40,7 @@ _LOGGED = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):\S+?:")  # a line o
 _LONGEST = 400  # lines of one traceback; what is longer is something else
 _CONTINUED = 12  # lines of a message
 _DIGITS = re.compile(r"\d")
+_LAST_ERROR = "Last error:"
 # What torch adds to the message of an error of CUDA or HIP.
 _ADVICE = (
     "CUDA kernel errors might",
@@ -99,6 +101,12 @@ class Traceback:
         """The line of source code that raised it, if it was printed."""
         lines = self.frames[-1].quotes[1:] if self.frames else []
         return lines[0].text.strip() if lines else ""
+
+    @property
+    def last_error(self) -> list[Quote]:
+        """What NCCL itself said last, which torch hands on below its own words."""
+        pairs = itertools.pairwise(self.more)
+        return [quote for before, quote in pairs if before.text.rstrip().endswith(_LAST_ERROR)][:1]
 
     @property
     def title(self) -> str:
@@ -261,5 +269,5 @@ class Tracebacks:
 def _is_of_nccl(message: str, text: str) -> bool:
     """Whether a line belongs to torch's message of an error of NCCL: its own words come last, after "Last error:"."""
     return "NCCL error in" in message and (
-        text.startswith(("nccl", "Last error:")) or message.rstrip().endswith("Last error:")
+        text.startswith(("nccl", _LAST_ERROR)) or message.rstrip().endswith(_LAST_ERROR)
     )
