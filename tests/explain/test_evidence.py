@@ -10,6 +10,17 @@ import pytest
 from rankup.explain.explain_logs import explain_logs
 
 CASES = {
+    "a lock that a file system does not know": (
+        "file-locked",
+        'Traceback (most recent call last):\n  File "lock.py", line 26, in lock\n'
+        "    fcntl.flock(handle.fileno(), mode)\nOSError: [Errno 9] Bad file descriptor\n",
+    ),
+    "a rank's traceback in an error of torch.distributed.checkpoint": (
+        "snapshot-incomplete",
+        "Traceback (most recent call last): (RANK 0)\n"
+        '  File "/usr/lib/python3/dist-packages/torch/distributed/checkpoint/state_dict_loader.py", line 250, in local\n'
+        "    assert metadata is not None\nAssertionError\n",
+    ),
     "a traceback behind a label of its launcher": (
         "python-exception",
         "node07: Traceback (most recent call last):\n"
@@ -423,6 +434,18 @@ def test_a_warning_of_nccl_is_the_cause_only_of_a_log_that_does_not_end_well(tmp
     found, _ = explain_logs([log])
     assert found is not None
     assert (found.code, found.confidence.value) == ("nccl-ofi", "likely")
+
+
+def test_a_warning_is_the_probable_cause_where_a_failed_job_says_nothing_else(tmp_path):
+    (tmp_path / "job.log").write_text(
+        "2026-01-05 07:57:34.555804: W xla/service/platform_util.cc:199] unable to create StreamExecutor for CUDA:1: "
+        "Failed call to cuDeviceGet: CUDA_ERROR_INVALID_DEVICE: invalid device ordinal\n"
+        'Traceback (most recent call last):\n  File "train.py", line 879, in backends\n    backend = init()\n'
+    )
+    found, _ = explain_logs([tmp_path / "job.log"])
+    assert found is not None
+    assert (found.code, found.confidence.value) == ("invalid-device", "likely")
+    assert "calls it a warning" in found.why
 
 
 def test_the_last_error_of_nccl_is_quoted(tmp_path):

@@ -232,6 +232,16 @@ def ended_from_outside(facts: Facts) -> Iterator[Finding]:
         yield verdict(events[0], facts, None, sure=False)
 
 
+def warned(facts: Facts) -> Iterator[Finding]:
+    """A launcher or a log that is cut off tells of a failure, nobody tells why, and a warning names what ends jobs."""
+    told = any(e.level is Level.REPORT and not e.warning and not e.survived for e in facts.events)
+    events = [e for e in facts.events if e.level is Level.ROOT and e.warning and not e.survived]
+    if told and events:
+        found = verdict(max(events, key=ordered(events)), facts, None, sure=False)
+        why = f"{found.why}; the log calls it a warning, and nothing else in it says why the job failed"
+        yield replace(found, why=why)
+
+
 def reported(facts: Facts) -> Iterator[Finding]:
     """A launcher tells that the job failed, and nobody tells why."""
     events = [e for e in facts.events if e.level is Level.REPORT and not e.warning and not e.survived]
@@ -278,6 +288,7 @@ JUDGES: dict[str, Callable[[Facts], Iterator[Finding]]] = {
     "consequences": consequences,
     "ended-from-outside": ended_from_outside,
     "error-line": error_line,
+    "warned": warned,
     "reported": reported,
     "known-failure": known_failure,
 }

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from rankup.explain.events import Quote
 
 _HEADER = re.compile(
-    r"(?P<group>Exception Group )?Traceback (?:of TorchScript\S*(?: \w+ code)? )?\(most recent calls? [^)]*\):?\s*$"
+    r"(?P<group>Exception Group )?Traceback (?:of TorchScript\S*(?: \w+ code)? )?\(most recent calls? [^)]*\):?(?: \(RANK \d+\))?\s*$"
 )
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _FRAME_INSIDE = re.compile(r'^\s*File "[^"]+", line \d+, in \S')
