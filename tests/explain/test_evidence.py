@@ -10,6 +10,23 @@ import pytest
 from rankup.explain.explain_logs import explain_logs
 
 CASES = {
+    "a library that cannot be imported, since another is too new": (
+        "versions-differ",
+        'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    from tool.report import main\n'
+        '  File "/usr/lib/python3/dist-packages/tool/config.py", line 61, in __init__\n    self._fields()\n'
+        "AttributeError: 'FieldInfo' object has no attribute 'field_info'\n",
+    ),
+    "a data set that is too small for its sampler": (
+        "sampler-short",
+        'Traceback (most recent call last):\n  File "sampler.py", line 119, in __iter__\n'
+        "    assert len(indices) == self.total_size\nAssertionError\n",
+    ),
+    "a scalar of nn.DataParallel, which only warned": (
+        "scalars-gathered",
+        "parallel/_functions.py:64: UserWarning: Was asked to gather along dimension 0, but all input tensors were "
+        "scalars; will instead unsqueeze and return a vector.\n"
+        "RuntimeError: The size of tensor a (8) must match the size of tensor b (1024) at non-singleton dimension 1\n",
+    ),
     "a lock that a file system does not know": (
         "file-locked",
         'Traceback (most recent call last):\n  File "lock.py", line 26, in lock\n'

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from rankup.explain.events import Quote
 
 _HEADER = re.compile(
-    r"(?P<group>Exception Group )?Traceback (?:of TorchScript\S*(?: \w+ code)? )?\(most recent calls? [^)]*\):?(?: \(RANK \d+\))?\s*$"
+    r"(?P<group>Exception Group )?Traceback (?:of TorchScript\S*(?: \w+ code)? )?\(most recent calls? [^)]*\):?"
+    r"(?: \(RANK \d+\))?\s*$"
 )
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _FRAME_INSIDE = re.compile(r'^\s*File "[^"]+", line \d+, in \S')
@@ -56,6 +57,10 @@ class Frame:
     quotes: list[Quote]
 
     @property
+    def source(self) -> str:
+        return self.quotes[1].text.strip() if len(self.quotes) > 1 else ""
+
+    @property
     def is_library(self) -> bool:
         return _LIBRARY.search(self.file) is not None
 
@@ -89,18 +94,18 @@ class Traceback:
 
     @property
     def text(self) -> str:
-        """The message; since some exceptions say little, also the file and line that raised it, and the functions from
-        there on."""
+        """The message; since some exceptions say little, also the file and line that raised it, the script's own line
+        that called a library, and the functions from there on."""
         if not self.frames:
             return self.message
         functions = [frame.quotes[0].text.rpartition(" in ")[2] for frame in self.frames[:-20:-1]]
-        return f"{self.message}\n@ {self.frames[-1].file}\n> {self.source}\n< {' < '.join(functions)}"
+        called = self.own.source if self.own and self.own is not self.frames[-1] else ""
+        return f"{self.message}\n@ {self.frames[-1].file}\n> {self.source}\n^ {called}\n< {' < '.join(functions)}"
 
     @property
     def source(self) -> str:
         """The line of source code that raised it, if it was printed."""
-        lines = self.frames[-1].quotes[1:] if self.frames else []
-        return lines[0].text.strip() if lines else ""
+        return self.frames[-1].source if self.frames else ""
 
     @property
     def last_error(self) -> list[Quote]:
