@@ -10,6 +10,34 @@ import pytest
 from rankup.explain.explain_logs import explain_logs
 
 CASES = {
+    "a library that cannot be imported, since another is too new": (
+        "versions-differ",
+        'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    from tool.report import main\n'
+        '  File "/usr/lib/python3/dist-packages/tool/config.py", line 61, in __init__\n    self._fields()\n'
+        "AttributeError: 'FieldInfo' object has no attribute 'field_info'\n",
+    ),
+    "a data set that is too small for its sampler": (
+        "sampler-short",
+        'Traceback (most recent call last):\n  File "sampler.py", line 119, in __iter__\n'
+        "    assert len(indices) == self.total_size\nAssertionError\n",
+    ),
+    "a scalar of nn.DataParallel, which only warned": (
+        "scalars-gathered",
+        "parallel/_functions.py:64: UserWarning: Was asked to gather along dimension 0, but all input tensors were "
+        "scalars; will instead unsqueeze and return a vector.\n"
+        "RuntimeError: The size of tensor a (8) must match the size of tensor b (1024) at non-singleton dimension 1\n",
+    ),
+    "a lock that a file system does not know": (
+        "file-locked",
+        'Traceback (most recent call last):\n  File "lock.py", line 26, in lock\n'
+        "    fcntl.flock(handle.fileno(), mode)\nOSError: [Errno 9] Bad file descriptor\n",
+    ),
+    "a rank's traceback in an error of torch.distributed.checkpoint": (
+        "snapshot-incomplete",
+        "Traceback (most recent call last): (RANK 0)\n"
+        '  File "/usr/lib/python3/dist-packages/torch/distributed/checkpoint/state_dict_loader.py", line 250, in local\n'
+        "    assert metadata is not None\nAssertionError\n",
+    ),
     "a traceback behind a label of its launcher": (
         "python-exception",
         "node07: Traceback (most recent call last):\n"
@@ -84,6 +112,69 @@ CASES = {
         '  File "train.py", line 9, in <module>\n'
         "    check()\n"
         "subprocess.CalledProcessError: Command '['nvidia-smi']' returned non-zero exit status 9.\n",
+    ),
+    "an excerpt that begins inside a traceback": (
+        "invalid-device",
+        '  File "/env/lib/python3.11/site-packages/lightning/strategies/parallel.py", line 66, in root_device\n'
+        "    return self.parallel_devices[self.local_rank]\n"
+        "IndexError: list index out of range\n",
+    ),
+    "an excerpt that has lost its indents": (
+        "python-exception",
+        'File "train.py", line 66, in main\nself.socket.accept()\nsocket.timeout: timed out\n',
+    ),
+    "quotes of a locale": (
+        "library-missing",
+        "ImportError: /lib64/libstdc++.so.6: version ‘GLIBCXX_3.4.29’ not found\n",
+    ),
+    "a file that another rank has removed": (
+        "ranks-race",
+        'Traceback (most recent call last):\n  File "train.py", line 66, in main\n    os.remove(signal_file)\n'
+        "FileNotFoundError: [Errno 2] No such file or directory: '.signal'\n",
+    ),
+    "a state that an optimizer cannot use": (
+        "optimizer-state-mismatch",
+        'Traceback (most recent call last):\n  File "/env/site-packages/torch/optim/sgd.py", line 94, in step\n'
+        "    buf.mul_(momentum)\n"
+        "RuntimeError: The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 0\n",
+    ),
+    "frames that no exception ends are no failure of their own": (
+        "corrupt-file",
+        '  File "train.py", line 66, in main\n    load()\nread 3 files\nEOFError: Ran out of input\n',
+    ),
+    "a traceback that a post has indented below its header": (
+        "not-registered",
+        "Traceback (most recent call last):\n"
+        '      File "train.py", line 9, in <module>\n'
+        "        main()\n"
+        "    KeyError: 'Net is not in the models registry'\n",
+    ),
+    "a trace of TorchScript, which has the error itself": (
+        "no-kernel-image",
+        "RuntimeError: The following operation failed in the TorchScript interpreter.\n"
+        "Traceback of TorchScript (most recent call last):\n"
+        "RuntimeError: nvrtc: error: invalid value for --gpu-architecture (-arch)\n",
+    ),
+    "an abort after a collective that timed out": (
+        "nccl-watchdog",
+        "[rank0]:[E826 08:53:23.1 ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum=7, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600036 milliseconds before timing out.\n"
+        "terminate called after throwing an instance of 'c10::DistBackendError'\n"
+        "Aborted (core dumped)\n"
+        "E0826 08:53:24.1 1 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -6) local_rank: 0\n",
+    ),
+    "a monitor that ends what a collective had blocked": (
+        "nccl-watchdog",
+        "[rank7]:[E826 09:01:23.1 ProcessGroupNCCL.cpp:1743] [Rank 7] ProcessGroupNCCL's watchdog got stuck for 480 "
+        "seconds without making progress.\n"
+        "[rank2]:[E826 08:53:23.1 ProcessGroupNCCL.cpp:607] [Rank 2] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum=7, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600036 milliseconds before timing out.\n",
+    ),
+    "a version of CUDA that is accepted": (
+        "build-failed",
+        "Installed CUDA version 12.1 does not match the version torch was compiled with 11.8 but since the APIs are "
+        "compatible, accepting this combination\n"
+        "python_headers.h:12:10: fatal error: Python.h: No such file or directory\n",
     ),
     "an exit code is no cause, and no success": ("unknown", "epoch 3\nExited with exit code 1.\n"),
     "a logger's level behind its time and name": (
@@ -349,9 +440,66 @@ def test_a_complaint_of_conda_in_a_log_that_ends_well_is_no_failure(tmp_path):
     assert found.code == "conda-missing"
 
 
+def test_a_warning_of_nccl_is_the_cause_only_of_a_log_that_does_not_end_well(tmp_path):
+    warning = "node1:8:9 [0] nccl_net_ofi_init NCCL WARN NET/OFI Only EFA provider is supported\n"
+    log = tmp_path / "job.log"
+    log.write_text(warning + "epoch 1\nepoch 2\ndone\n")
+    assert explain_logs([log])[0] is None
+    log.write_text(
+        warning + "RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:1275, unhandled system error\n"
+    )
+    found, _ = explain_logs([log])
+    assert found is not None
+    assert (found.code, found.confidence.value) == ("nccl-ofi", "likely")
+
+
+def test_a_warning_is_the_probable_cause_where_a_failed_job_says_nothing_else(tmp_path):
+    (tmp_path / "job.log").write_text(
+        "2026-01-05 07:57:34.555804: W xla/service/platform_util.cc:199] unable to create StreamExecutor for CUDA:1: "
+        "Failed call to cuDeviceGet: CUDA_ERROR_INVALID_DEVICE: invalid device ordinal\n"
+        'Traceback (most recent call last):\n  File "train.py", line 879, in backends\n    backend = init()\n'
+    )
+    found, _ = explain_logs([tmp_path / "job.log"])
+    assert found is not None
+    assert (found.code, found.confidence.value) == ("invalid-device", "likely")
+    assert "calls it a warning" in found.why
+
+
+def test_the_last_error_of_nccl_is_quoted(tmp_path):
+    (tmp_path / "job.log").write_text(
+        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1182, internal error, NCCL version 2.18\n"
+        "ncclInternalError: Internal check failed.\nLast error:\nThe proxy thread has gone\n"
+    )
+    found, _ = explain_logs([tmp_path / "job.log"])
+    assert found is not None
+    assert found.code == "nccl-said"
+    assert found.quotes[-1].text == "The proxy thread has gone"
+
+
 def test_a_rank_on_its_node_is_not_called_a_rank_among_all(tmp_path):
     line = "E1122 14:34:26.5 9 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -9) local_rank: 1"
     (tmp_path / "job.log").write_text(line + " (pid: 16) of binary: python3\n")
     found, _ = explain_logs([tmp_path / "job.log"])
     assert found is not None
     assert found.rank is None
+
+
+def test_an_abort_of_a_rank_that_had_lost_another_does_not_make_it_the_cause(tmp_path):
+    (tmp_path / "job.log").write_text(
+        "[rank1]: RuntimeError: [tcp/pair.cc:553] Connection closed by peer [10.0.0.2]:44448\n"
+        "E1122 14:34:26.5 9 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -6) local_rank: 1\n"
+    )
+    found, _ = explain_logs([tmp_path / "job.log"])
+    assert found is not None
+    assert found.code == "unknown"
+    assert "another rank" in found.message
+
+
+def test_an_assertion_without_a_message_is_told_by_its_line(tmp_path):
+    (tmp_path / "job.log").write_text(
+        'Traceback (most recent call last):\n  File "train.py", line 9, in save\n'
+        "    assert dtype == info.dtype\nAssertionError\n"
+    )
+    found, _ = explain_logs([tmp_path / "job.log"])
+    assert found is not None
+    assert "AssertionError in `assert dtype == info.dtype`" in found.message

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from rankup.explain.cascade import cascade_of
 from rankup.explain.choose import better, death, earliest, explains, first_ending, ordered, rank_that_left
-from rankup.explain.events import Event, Facts, Quote
+from rankup.explain.events import Ending, Event, Facts, Quote
 from rankup.explain.explanation import Explanation
 from rankup.explain.signatures.signature import CUT_OFF, ERROR_LINE, EXIT_CODE, Level
 from rankup.explain.verdict import (
@@ -45,8 +45,12 @@ def own_error(facts: Facts) -> Iterator[Finding]:
     roots = [event for event in facts.events if event.level is Level.ROOT and not event.warning]
     fresh = [event for event in roots if not event.survived]
     cause = first_ending(facts)
-    left = cause is not None and cause.exit.code == -signal.SIGABRT and rank_that_left(facts) is not None
-    if cause is not None and cause.exit.code < 0 and not left and not explains(fresh, cause):
+    if (
+        cause is not None
+        and cause.exit.code < 0
+        and not _aborted_by(cause, facts)
+        and not explains(fresh, cause)
+    ):
         died = death(cause)
         if died is not None and (cause.root or not fresh):
             fresh = [died, *(event for event in fresh if event.rank == cause.exit.rank)]
@@ -72,6 +76,15 @@ def own_error(facts: Facts) -> Iterator[Finding]:
         message=found.message.replace("the job failed:", "the job may have failed:", 1),
         why=f"{found.why}; lines follow it, and nothing in the log says that the job failed: the script may also have "
         "caught it and gone on",
+    )
+
+
+def _aborted_by(cause: Ending, facts: Facts) -> bool:
+    """Whether a rank aborted itself because of what somebody says: it waited in vain, or lost another rank."""
+    return cause.exit.code == -signal.SIGABRT and any(
+        event.level in (Level.WEAK, Level.FALLOUT)
+        and not (event.warning or event.survived or event.signature.bare)
+        for event in facts.events
     )
 
 
@@ -108,6 +121,10 @@ def waited(facts: Facts) -> Iterator[Finding]:
     weak = [event for event in facts.events if event.level is Level.WEAK and not event.warning]
     fresh = [event for event in weak if not event.survived] or weak
     fresh = [event for event in fresh if not event.signature.setup] or fresh
+    told = [event for event in fresh if not event.signature.bare]
+    if not told and any(event.level is Level.FALLOUT and not event.warning for event in facts.events):
+        return  # a process ended itself because it had lost another rank
+    fresh = told or fresh
     if not fresh:
         return
     chosen = better(min(fresh, key=ordered(fresh)), facts)
@@ -152,7 +169,7 @@ def exit_code(facts: Facts) -> Iterator[Finding]:
     if cause is None:
         return
     rank = None if cause.local else cause.exit.rank
-    if cause.exit.code == 1 and any(
+    if cause.exit.code in (1, -signal.SIGABRT) and any(
         e.level is Level.FALLOUT and (cause.local or e.rank == rank) for e in facts.events
     ):
         return  # it did write why: it lost another rank
@@ -215,6 +232,16 @@ def ended_from_outside(facts: Facts) -> Iterator[Finding]:
         yield verdict(events[0], facts, None, sure=False)
 
 
+def warned(facts: Facts) -> Iterator[Finding]:
+    """A launcher or a log that is cut off tells of a failure, nobody tells why, and a warning names what ends jobs."""
+    told = any(e.level is Level.REPORT and not e.warning and not e.survived for e in facts.events)
+    events = [e for e in facts.events if e.level is Level.ROOT and e.warning and not e.survived]
+    if told and events:
+        found = verdict(max(events, key=ordered(events)), facts, None, sure=False)
+        why = f"{found.why}; the log calls it a warning, and nothing else in it says why the job failed"
+        yield replace(found, why=why)
+
+
 def reported(facts: Facts) -> Iterator[Finding]:
     """A launcher tells that the job failed, and nobody tells why."""
     events = [e for e in facts.events if e.level is Level.REPORT and not e.warning and not e.survived]
@@ -261,6 +288,7 @@ JUDGES: dict[str, Callable[[Facts], Iterator[Finding]]] = {
     "consequences": consequences,
     "ended-from-outside": ended_from_outside,
     "error-line": error_line,
+    "warned": warned,
     "reported": reported,
     "known-failure": known_failure,
 }

@@ -252,8 +252,8 @@ class LogReader:
             quotes.insert(0, chain[0].quote)
         telling = [quote for quote in named.more if signature.regex.search(quote.text)]
         if not signature.regex.search(named.said):  # the message says more in its next lines
-            quotes += telling[:1] or named.more[: named.said.endswith(":")]
-        said, (order, time) = named.said[:_LONGEST_QUOTE], trace.at
+            quotes += telling[:1] or named.last_error or named.more[: named.said.endswith(":")]
+        said, (order, time) = named.title[:_LONGEST_QUOTE], trace.at
         event = Event(
             signature, list(dict.fromkeys(quotes)), said, order, self._file.name, trace.rank, time=time
         )

@@ -36,6 +36,7 @@ _WARNING = re.compile(
     r"|\b[Rr]etrying\b|entering retry loop|\bwill (?:be retried|retry)\b"
 )
 _NCCL = re.compile(r"NCCL WARN")
+_QUOTES = str.maketrans("‘’“”", "''\"\"")  # programs print them, where the locale is UTF-8
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def is_labelled(lines: Iterable[str]) -> bool:
 
 def parse(raw: str, *, labelled: bool) -> Line:
     raw = plain(raw)
-    text, rank, local, task = raw, None, None, None
+    text, rank, local, task = raw.translate(_QUOTES), None, None, None
     if found := _ACTOR.match(text):
         text = text[found.end() :]
     if labelled and (found := _TASK.match(text)):

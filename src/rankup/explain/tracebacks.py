@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass, field
 
 from rankup.explain.events import Quote
 
-_HEADER = re.compile(r"(?P<group>Exception Group )?Traceback \(most recent calls? [^)]*\):?\s*$")
+_HEADER = re.compile(
+    r"(?P<group>Exception Group )?Traceback (?:of TorchScript\S*(?: \w+ code)? )?\(most recent calls? [^)]*\):?"
+    r"(?: \(RANK \d+\))?\s*$"
+)
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_FRAME_INSIDE = re.compile(r'^\s*File "[^"]+", line \d+, in \S')
 _GROUP = re.compile(r"^\s+(?:\| ?|\+ (?=Exception Group)|\+-[-+]*(?= |$))")
 _CHAIN = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
 )
 _SPAWNED = re.compile(r"^-- Process (\d+) terminated with the following error:")
+# What stands in the header of a traceback that is part of the message before it.
+_INNER = ("Original Traceback", "Traceback of TorchScript")
 # An exception whose message begins with an empty line: it is the traceback of another process.
 _HANDED_ON = re.compile(r"^[\w.]+:$")
 _ANNOUNCED = re.compile(r":\W*$")  # or whose message goes on with no word before that traceback
@@ -34,6 +41,7 @@ _LOGGED = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):\S+?:")  # a line o
 _LONGEST = 400  # lines of one traceback; what is longer is something else
 _CONTINUED = 12  # lines of a message
 _DIGITS = re.compile(r"\d")
+_LAST_ERROR = "Last error:"
 # What torch adds to the message of an error of CUDA or HIP.
 _ADVICE = (
     "CUDA kernel errors might",
@@ -47,6 +55,10 @@ _ADVICE = (
 class Frame:
     file: str
     quotes: list[Quote]
+
+    @property
+    def source(self) -> str:
+        return self.quotes[1].text.strip() if len(self.quotes) > 1 else ""
 
     @property
     def is_library(self) -> bool:
@@ -70,6 +82,8 @@ class Traceback:
     ignored: bool = False
     finished: bool = True  # the log has the exception
     nested: bool = False  # handed on by the process that wrote it: what is inside is the error itself
+    flat: bool = False  # a post has lost its indents
+    headless: bool = False  # an excerpt, or lines of two processes: its header is not before it
     number: int = 0
     at: tuple[int, float | None] = (0, None)  # order and time of ``said``
 
@@ -80,11 +94,29 @@ class Traceback:
 
     @property
     def text(self) -> str:
-        """The message, the file that raised it, since some exceptions say nothing, and the functions from there on."""
+        """The message; since some exceptions say little, also the file and line that raised it, the script's own line
+        that called a library, and the functions from there on."""
         if not self.frames:
             return self.message
         functions = [frame.quotes[0].text.rpartition(" in ")[2] for frame in self.frames[:-20:-1]]
-        return f"{self.message}\n@ {self.frames[-1].file}\n< {' < '.join(functions)}"
+        called = self.own.source if self.own and self.own is not self.frames[-1] else ""
+        return f"{self.message}\n@ {self.frames[-1].file}\n> {self.source}\n^ {called}\n< {' < '.join(functions)}"
+
+    @property
+    def source(self) -> str:
+        """The line of source code that raised it, if it was printed."""
+        return self.frames[-1].source if self.frames else ""
+
+    @property
+    def last_error(self) -> list[Quote]:
+        """What NCCL itself said last, which torch hands on below its own words."""
+        pairs = itertools.pairwise(self.more)
+        return [quote for before, quote in pairs if before.text.rstrip().endswith(_LAST_ERROR)][:1]
+
+    @property
+    def title(self) -> str:
+        """The exception, with the line that raised it where it says nothing itself: ``AssertionError``."""
+        return self.said if ":" in self.said or not self.source else f"{self.said} in `{self.source}`"
 
     def chain(self) -> list[Traceback]:
         """From the first cause to the last exception."""
@@ -110,7 +142,8 @@ class Tracebacks:
 
     def end(self) -> list[Traceback]:
         """The stream has ended: also what is unfinished."""
-        if self._open is not None and self._open.frames:  # cut off: its last frame is all there is
+        if self._open is not None and self._open.frames and not self._open.headless:
+            # It is cut off: its last frame is all there is.
             frame = self._open.frames[-1]
             self._close(frame.quotes[0].text.strip(), frame.quotes[0], finished=False)
         self._flush()
@@ -131,7 +164,7 @@ class Tracebacks:
         if self._open is not None:
             return self._inside(text, quote, at)
         if self._last is None:
-            return alone and self._alone(text, quote, rank, at)
+            return self._starts(text, quote, rank, at, alone=alone)
         stripped = text.strip()
         if stripped in _CHAIN:
             self._chained, self._continued = True, 0
@@ -155,6 +188,15 @@ class Tracebacks:
             self._last.more.append(quote)
             return True
         self._flush()
+        return self._starts(text, quote, rank, at, alone=alone)
+
+    def _starts(
+        self, text: str, quote: Quote, rank: int | None, at: tuple[int, float | None], *, alone: bool
+    ) -> bool:
+        """Whether a line without a header before it belongs to a traceback: a frame, or the exception alone."""
+        if _FRAME_INSIDE.match(text):
+            self._open = Traceback(rank, 0, headless=True, ignored=self._ignored)
+            return self._inside(text, quote, at)
         return alone and self._alone(text, quote, rank, at)
 
     def _without_prefix(self, text: str) -> str:
@@ -175,7 +217,7 @@ class Tracebacks:
             self._open = None
         last = self._last
         handed_on = last is not None and bool(_HANDED_ON.match(last.said) or _ANNOUNCED.search(last.message))
-        nested = "Original Traceback" in text or self._spawned is not None or handed_on
+        nested = any(inner in text for inner in _INNER) or self._spawned is not None or handed_on
         cause = None
         if self._last is not None and (self._chained or nested):
             cause, self._last = self._last, None
@@ -196,6 +238,8 @@ class Tracebacks:
             self._open = None
             return False
         if frame := _FRAME.match(text):
+            # The exception stands two columns before the frames: a post may indent both, or have lost all indents.
+            trace.indent, trace.flat = max(trace.indent, indent - 2), indent == 0
             trace.frames.append(Frame(frame["file"], [quote]))
             return True
         if indent > trace.indent or not text.strip():
@@ -205,7 +249,13 @@ class Tracebacks:
         if _EXCEPTION.match(text.strip()):
             self._close(text.strip(), quote)
             return True
-        return False  # a line of somebody else
+        if not trace.headless:
+            return False  # a line of somebody else
+        if trace.flat and len(trace.frames[-1].quotes) == 1:
+            trace.frames[-1].quotes.append(quote)
+            return True
+        self._open = None
+        return False
 
     def _close(self, said: str, quote: Quote, *, finished: bool = True) -> None:
         trace = self._open
@@ -224,5 +274,5 @@ class Tracebacks:
 def _is_of_nccl(message: str, text: str) -> bool:
     """Whether a line belongs to torch's message of an error of NCCL: its own words come last, after "Last error:"."""
     return "NCCL error in" in message and (
-        text.startswith(("nccl", "Last error:")) or message.rstrip().endswith("Last error:")
+        text.startswith(("nccl", _LAST_ERROR)) or message.rstrip().endswith(_LAST_ERROR)
     )

@@ -25,7 +25,8 @@ def watchdog_verdict(event: Event, facts: Facts) -> Explanation:
     verb = "is" if len(late) == 1 else "are"
     own = tuple(s.quote for s in facts.watchdog if s.rank == late[0])[:1]
     return replace(
-        found, message=f"{ranks_text(late)} {verb} behind: the other ranks waited in a collective until the timeout",
+        found, confidence=found.confidence if own else Confidence.LIKELY,  # without a word it may only lack in this log
+        message=f"{ranks_text(late)} {verb} behind: the other ranks waited in a collective until the timeout",
         rank=late[0] if len(late) == 1 else None, why=f"{shown}; {found.why}", quotes=(*found.quotes[:1], *own),
     )  # fmt: skip
 

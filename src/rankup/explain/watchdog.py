@@ -69,7 +69,7 @@ def behind(said: Sequence[Stuck], ranks: Collection[int]) -> tuple[list[int], st
         return lag
     return [], (
         f"{ranks_text(first)}, all that report it, waited in collective {furthest} ({op}): "
-        "the network or a GPU hangs, or the log of a rank is missing"
+        "a rank that is not in this log did not come to it, or came too late; else the network or a GPU hangs"
     )
 
 

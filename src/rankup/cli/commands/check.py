@@ -15,6 +15,7 @@ from rankup.check.selection import Selection, check_codes, read_selection
 from rankup.cli.options import JsonOption
 from rankup.cli.output import console, diagnostics
 from rankup.cli.submitted_job import found_in_program
+from rankup.core.collector import uncollected
 from rankup.core.files import write_atomic
 from rankup.core.registry import target_of
 from rankup.errors import RankupError
@@ -29,6 +30,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command("check")
+@uncollected(to_the_end=True)
 def check(
     paths: Annotated[
         list[Path], typer.Argument(metavar="PATH…", help="job scripts, programs, pages, job.toml, folders")

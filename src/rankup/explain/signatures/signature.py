@@ -66,7 +66,13 @@ PYTHON_EXCEPTION = Signature(
     cause="the script raised an exception that nothing caught",
     fix="begin at the quoted line of the script, the last of its own before the exception",
     example="",
-    better=("disk-full", "oom-kill", "pbs-memory", "lsf-memory"),  # programs put them in words of their own
+    better=(
+        "disk-full",
+        "oom-kill",
+        "pbs-memory",
+        "lsf-memory",
+        "submit-unexplained",
+    ),  # in words of their own
 )
 EXCEPTION_LINE = replace(
     PYTHON_EXCEPTION,

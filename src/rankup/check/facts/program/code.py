@@ -41,6 +41,9 @@ class ProgramCode:
     starts: list[Start] = field(default_factory=list)  # by the job scripts that are checked with it
     syntax_error: SyntaxMistake | None = None
     project: Project = field(init=False)
+    walked: dict[tuple[ast.AST, Scope, int], list[tuple[ast.AST, Scope, list[ast.AST]]]] = field(
+        init=False, default_factory=dict, repr=False
+    )  # what ``sharding`` has looked at
 
     def __post_init__(self) -> None:
         self.project = Project(read_module(self.document, ast.Module([], [])))

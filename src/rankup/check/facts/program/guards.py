@@ -51,7 +51,7 @@ class Guards:
     def of(self, node: ast.AST, scope: Scope) -> list[Guard]:
         """The conditions inside the function that holds ``node``, the innermost first."""
         if node not in self._of:
-            self._of[node] = self._look(node, scope)
+            self._look(node, scope)
         return self._of[node]
 
     def everywhere(self, node: ast.AST, scope: Scope) -> list[Guard]:
@@ -67,26 +67,40 @@ class Guards:
 
     # -- inside a function
 
-    def _look(self, node: ast.AST, scope: Scope) -> list[Guard]:
-        module = scope.module
-        found: list[Guard] = []
-        inner: ast.AST = node
-        for holder, field in module.ancestors(node):
-            if isinstance(holder, _NEGATABLE) and field in {"body", "orelse"}:
-                test = self.values.test(holder.test, scope)
-                if test is not None:
-                    found.append(Guard(test if field == "body" else test.negated(), holder, module))
-            elif isinstance(holder, ast.BoolOp) and isinstance(inner, ast.expr):
-                for earlier in holder.values:
-                    if earlier is inner:
-                        break
-                    test = self.values.test(earlier, scope)
-                    if test is not None:
-                        both = isinstance(holder.op, ast.And)
-                        found.append(Guard(test if both else test.negated(), holder, module))
-            found.extend(self._early(inner, holder, field, scope))
+    def _look(self, node: ast.AST, scope: Scope) -> None:
+        """The conditions of a node are those of what holds it, and one step more: each step is looked at once."""
+        steps: list[tuple[ast.AST, ast.AST, str]] = []
+        inner = node
+        around: list[Guard] = []
+        for holder, field in scope.module.ancestors(node):
+            steps.append((inner, holder, field))
             inner = holder
-        return found
+            if inner in scope.module.scopes:
+                break
+            if inner in self._of:
+                around = self._of[inner]
+                break
+        for one, holder, field in reversed(steps):
+            around = [*self._step(one, holder, field, scope), *around]
+            self._of[one] = around
+        self._of.setdefault(node, around)
+
+    def _step(self, inner: ast.AST, holder: ast.AST, field: str, scope: Scope) -> list[Guard]:
+        """The conditions that ``holder`` puts on ``inner``, which it holds."""
+        found: list[Guard] = []
+        if isinstance(holder, _NEGATABLE) and field in {"body", "orelse"}:
+            test = self.values.test(holder.test, scope)
+            if test is not None:
+                found.append(Guard(test if field == "body" else test.negated(), holder, scope.module))
+        elif isinstance(holder, ast.BoolOp) and isinstance(inner, ast.expr):
+            for earlier in holder.values:
+                if earlier is inner:
+                    break
+                test = self.values.test(earlier, scope)
+                if test is not None:
+                    both = isinstance(holder.op, ast.And)
+                    found.append(Guard(test if both else test.negated(), holder, scope.module))
+        return [*found, *self._early(inner, holder, field, scope)]
 
     def _early(self, inner: ast.AST, holder: ast.AST, field: str, scope: Scope) -> list[Guard]:
         """The conditions that earlier statements of the same block leave by ``return``, ``continue`` or exit."""

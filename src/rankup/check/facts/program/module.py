@@ -164,6 +164,7 @@ class Module:
     imports: dict[str, str] = field(default_factory=dict)  # local name → full name
     imported: list[tuple[str, int, tuple[str, ...]]] = field(default_factory=list)  # module, level, names
     addresses: list[ast.Constant] = field(default_factory=list)  # texts with "://"
+    texts: set[str] = field(default_factory=set)  # all that it has
 
     @property
     def scope(self) -> Scope:

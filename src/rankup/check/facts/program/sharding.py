@@ -28,7 +28,23 @@ def expressions(
     program: ProgramCode, node: ast.AST, scope: Scope, depth: int = 5
 ) -> list[tuple[ast.AST, Scope]]:
     """An expression with those that its names were assigned from, through functions' returns and constructors."""
-    found: list[tuple[ast.AST, Scope]] = []
+    return [(at, inside) for at, inside, _ in _walked(program, node, scope, depth)]
+
+
+def _walked(
+    program: ProgramCode, node: ast.AST, scope: Scope, depth: int
+) -> list[tuple[ast.AST, Scope, list[ast.AST]]]:
+    """The same with all nodes of each; many rules ask for the same expression."""
+    key = node, scope, depth
+    if key not in program.walked:
+        program.walked[key] = _walk(program, node, scope, depth)
+    return program.walked[key]
+
+
+def _walk(
+    program: ProgramCode, node: ast.AST, scope: Scope, depth: int
+) -> list[tuple[ast.AST, Scope, list[ast.AST]]]:
+    found: list[tuple[ast.AST, Scope, list[ast.AST]]] = []
     seen: set[ast.AST] = set()
     waiting: list[tuple[ast.AST, Scope, int]] = [(node, scope, depth)]
     while waiting and len(found) < 200:
@@ -36,8 +52,9 @@ def expressions(
         if at in seen:
             continue
         seen.add(at)
-        found.append((at, inside))
-        for part in ast.walk(at):
+        nodes = list(ast.walk(at))
+        found.append((at, inside, nodes))
+        for part in nodes:
             if left and isinstance(part, ast.Name):
                 waiting += [(value, where, left - 1) for value, where in _assigned(program, part.id, inside)]
             elif left and isinstance(part, ast.Call):
@@ -65,8 +82,8 @@ def parts(
     program: ProgramCode, node: ast.AST | None, scope: Scope, depth: int = 5
 ) -> Iterator[tuple[ast.AST, Scope]]:
     """Every node of an expression, and of those that its names were assigned from."""
-    for part, inside in expressions(program, node, scope, depth) if node is not None else ():
-        for inner in ast.walk(part):
+    for _, inside, nodes in _walked(program, node, scope, depth) if node is not None else ():
+        for inner in nodes:
             yield inner, inside
 
 

@@ -132,8 +132,10 @@ def _note(node: ast.AST, scope: Scope, module: Module) -> Scope:
         module.calls.append(call)
         scope.calls.append(call)
     elif isinstance(node, ast.Constant):
-        if isinstance(node.value, str) and "://" in node.value:
-            module.addresses.append(node)
+        if isinstance(node.value, str):
+            module.texts.add(node.value)
+            if "://" in node.value:
+                module.addresses.append(node)
     elif isinstance(node, (ast.Import, ast.ImportFrom)):
         _note_import(node, module)
     elif isinstance(node, ast.Return):

@@ -74,9 +74,13 @@ def _handed_on(program: Program) -> bool:
     """Whether the parser goes into a function of another package, which may add options."""
     (parser,) = program.named("argparse.ArgumentParser")
     for call in program.calls:
+        if program.graph.called.get(call):
+            continue
         given = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
-        if any(parser in objects(program.values.of(argument, call.scope)) for argument in given) and not (
-            program.graph.called.get(call)
+        if any(
+            not isinstance(argument, ast.Constant)
+            and parser in objects(program.values.of(argument, call.scope))
+            for argument in given
         ):
             return True
     return False

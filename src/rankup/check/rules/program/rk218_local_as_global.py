@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from rankup.check.facts.program.frameworks import Does
@@ -36,8 +35,7 @@ def find(program: Program) -> Iterator[Match]:
 
 
 def _knows_its_node(program: Program) -> bool:
-    nodes = (node for module in program.modules for node in ast.walk(module.tree))
-    return any(isinstance(node, ast.Constant) and node.value in NODE_RANK_VARIABLES for node in nodes)
+    return any(not module.texts.isdisjoint(NODE_RANK_VARIABLES) for module in program.modules)
 
 
 _JOB = """--- job.sh

@@ -38,8 +38,7 @@ def find(program: Program) -> Iterator[Match]:
 
 
 def _knows_the_prefix(program: Program) -> bool:
-    nodes = (node for module in program.modules for node in ast.walk(module.tree))
-    return any(isinstance(node, ast.Constant) and node.value == "module." for node in nodes)
+    return any("module." in module.texts for module in program.modules)
 
 
 RULE = Rule(

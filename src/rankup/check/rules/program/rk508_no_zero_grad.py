@@ -29,10 +29,10 @@ def find(program: Program) -> Iterator[Match]:
 
 def _clears(program: Program) -> bool:
     """Whether gradients are cleared or replaced anywhere, or may be by what gets the model or the optimizer."""
-    for node in (node for module in program.modules for node in ast.walk(module.tree)):
-        if isinstance(node, ast.Attribute) and ("zero_grad" in node.attr or node.attr == "grad"):
+    for module in program.modules:
+        if any("zero_grad" in node.attr or node.attr == "grad" for node in module.of(ast.Attribute)):
             return True
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "zero_grad" in node.value:
+        if any("zero_grad" in text for text in module.texts):
             return True
     return bool(program.named("torch.autograd.grad", "torch.autograd.functional.jacobian"))
 
