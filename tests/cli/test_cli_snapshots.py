@@ -190,6 +190,13 @@ def test_an_export_is_read_by_safetensors_itself(tmp_path, capsys):
     assert all(torch.equal(exported[name], model[name]) for name in model)
 
 
+def test_an_export_of_another_name_is_read_by_torch(run, capsys, tmp_path):
+    assert call(capsys, "export", run, tmp_path / "model.pt")[0] == 0
+    exported, expected = torch.load(tmp_path / "model.pt"), tensors(2)["model"]
+    assert exported.keys() == expected.keys()
+    assert all(torch.equal(exported[name], expected[name]) for name in expected)
+
+
 def test_export_says_what_parts_there_are(run, capsys, tmp_path):
     code, _, err = call(capsys, "export", run, tmp_path / "x", "--part", "teacher")
     assert code == 2 and "has no part named teacher" in err and "model, optimizer" in err

@@ -83,7 +83,7 @@ def test_options_of_a_group_are_below_its_heading():
         ),
         (
             ["snapshots", "export", "bert", "--out", "m.safetensors"],
-            "unknown-option: `rankup snapshots export` has no option --out: OUT.safetensors is given alone",
+            "unknown-option: `rankup snapshots export` has no option --out: OUT is given alone",
         ),
         (["resume"], "missing-argument: `rankup resume` requires RUN"),
         (["verify", "--kills", "few", "a.py"], "invalid-value: --kills must be a valid integer"),
