@@ -27,8 +27,8 @@ DirectoryArgument = Annotated[
 ]
 
 
-@app.command("ls")
-def ls(
+@app.command("list")
+def list_command(
     directory: DirectoryArgument, runs_root: RunsRootOption = RUNS_ROOT, as_json: JsonOption = False
 ) -> None:
     """List snapshots with step, age, size and metrics. Nothing is verified.
