@@ -58,7 +58,7 @@ for words in sys.argv[1:]:
 
 def test_no_command_needs_torch_for_its_page_of_help():
     """All pages: test_help_pages.py."""
-    asked = ["train --help", "-h", "run -h", "snapshots -h", "snapshots ls -h"]
+    asked = ["train --help", "-h", "run -h", "snapshots -h", "snapshots list -h"]
     done = subprocess.run([sys.executable, "-c", HELP, *asked], capture_output=True, text=True)
     pages = done.stdout.split("\f")
     assert (len(pages), done.stderr) == (len(asked) + 1, "")

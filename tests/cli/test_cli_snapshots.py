@@ -29,7 +29,7 @@ call = calling("snapshots")
 
 def test_ls_tells_what_there_is_of_a_run_and_of_a_directory(run, capsys):
     for place in (run, run / "snapshots"):
-        code, out, _ = call(capsys, "ls", place)
+        code, out, _ = call(capsys, "list", place)
         head, first, second = out.splitlines()
         assert code == 0
         assert head.split() == ["snapshot", "age", "size", "world", "strategy", "metrics"]
@@ -41,12 +41,12 @@ def test_ls_shows_what_was_set_aside_and_what_cannot_be_read(run, capsys):
     flip(run / "snapshots" / "step-2" / "values.pt", 99)
     resumed(run / "snapshots")
     (run / "snapshots" / "step-7").mkdir()
-    rows = json.loads(call(capsys, "ls", run, "--json")[1])
+    rows = json.loads(call(capsys, "list", run, "--json")[1])
     assert [(row["snapshot"], row["state"]) for row in rows] == [
         ("step-1", "unverified"), ("step-7", "damaged"), ("step-2.damaged", "damaged"),
     ]  # fmt: skip
     assert rows[0]["step"] == 1 and rows[0]["world_size"] == 1 and rows[0]["bytes"] > 0
-    lines = call(capsys, "ls", run)[1].splitlines()
+    lines = call(capsys, "list", run)[1].splitlines()
     assert [line.split()[-1] == "damaged" for line in lines[1:]] == [False, True, True]
 
 
@@ -61,20 +61,20 @@ def test_ls_shows_which_are_kept_as_ends_of_loops_in_each_stage_and_what_they_ta
             ):
                 metadata = {"step": step, "metrics": {}, **marks, **more}
                 saver.save(step, SnapshotState(tensors(step), {}, metadata))
-    _, *lines, last = call(capsys, "ls", tmp_path)[1].splitlines()
+    _, *lines, last = call(capsys, "list", tmp_path)[1].splitlines()
     ends = ("", "kept: before the last step of 3 epochs", "kept: the end of 3 epochs")
     names = [f"{stage}step-{step}" for stage in ("", "stage-2/") for step in (1, 2, 3)]
     assert [line.split()[0] for line in lines] == names
     assert all(line.rstrip().endswith(end) for line, end in zip(lines, ends * 2, strict=True))
     assert "kept" not in lines[0] and last.startswith("kept as ends of loops") and " 4, " in last
-    rows = json.loads(call(capsys, "ls", tmp_path, "--json")[1])
+    rows = json.loads(call(capsys, "list", tmp_path, "--json")[1])
     assert [(row["within"], row["kept"]) for row in rows[:3]] == [(True, False), (True, True), (False, True)]
     assert rows[0]["loop"] == {"unit": "epochs", "goal": 3}
 
 
 def test_a_run_without_snapshots_is_no_error_and_no_directory_is(tmp_path, capsys):
-    assert call(capsys, "ls", tmp_path)[:2] == (0, f"no snapshots in {tmp_path}\n")
-    code, _, err = call(capsys, "ls", tmp_path / "nothing")
+    assert call(capsys, "list", tmp_path)[:2] == (0, f"no snapshots in {tmp_path}\n")
+    code, _, err = call(capsys, "list", tmp_path / "nothing")
     assert code == 2 and "[no-such-directory]" in err
 
 
@@ -98,7 +98,7 @@ def test_verify_of_one_snapshot_looks_at_that_one_alone(run, capsys):
 
 
 def test_ls_and_verify_work_where_there_is_no_torch(run):
-    for command in ("ls", "verify"):
+    for command in ("list", "verify"):
         code = (
             "import sys; sys.modules['torch'] = None\n"
             f"from rankup.cli.app import main; main(['snapshots', {command!r}, {str(run)!r}])"
@@ -190,6 +190,13 @@ def test_an_export_is_read_by_safetensors_itself(tmp_path, capsys):
     assert all(torch.equal(exported[name], model[name]) for name in model)
 
 
+def test_an_export_of_another_name_is_read_by_torch(run, capsys, tmp_path):
+    assert call(capsys, "export", run, tmp_path / "model.pt")[0] == 0
+    exported, expected = torch.load(tmp_path / "model.pt"), tensors(2)["model"]
+    assert exported.keys() == expected.keys()
+    assert all(torch.equal(exported[name], expected[name]) for name in expected)
+
+
 def test_export_says_what_parts_there_are(run, capsys, tmp_path):
     code, _, err = call(capsys, "export", run, tmp_path / "x", "--part", "teacher")
     assert code == 2 and "has no part named teacher" in err and "model, optimizer" in err
@@ -230,7 +237,7 @@ def test_those_of_every_training_and_stage_are_listed_and_the_last_one_is_taken(
     for folder, step in ((tmp_path, 3), (tmp_path / "fold-2", 5), (tmp_path / "fold-2" / "stage-2", 4)):
         with Saver(folder, ALONE) as saver:
             saver.save(step, SnapshotState({"model": {"w": torch.full((2,), float(step))}}))
-    rows = json.loads(call(capsys, "ls", tmp_path, "--json")[1])
+    rows = json.loads(call(capsys, "list", tmp_path, "--json")[1])
     assert [row["snapshot"] for row in rows] == ["step-3", "fold-2/step-5", "fold-2/stage-2/step-4"]
     assert "tensors of step 4" in call(capsys, "export", tmp_path, tmp_path / "out.safetensors")[1]
     answers = json.loads(call(capsys, "verify", tmp_path, "--json")[1])

@@ -38,7 +38,7 @@ zle -N zle-line-init
 
 CASES = [
     (["rankup", "sna"], {"snapshots"}, set()),
-    (["rankup", "snapshots", ""], {"ls", "verify", "diff", "export"}, {"run"}),
+    (["rankup", "snapshots", ""], {"list", "verify", "diff", "export"}, {"run"}),
     (["rankup", "submit", "--gpus"], {"--gpus-per-node"}, {"--nodes"}),
     (["rankup", "submit", "--site", ""], {"olivia", "mine"}, {"train.py"}),
     (["rankup", "train", "mnist-cnn", "--precision", "b"], {"bf16"}, {"fp32"}),

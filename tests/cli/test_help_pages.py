@@ -78,12 +78,12 @@ def test_options_of_a_group_are_below_its_heading():
             "unknown-option: `rankup run` has no option --nproc-per-nod; did you mean",
         ),
         (
-            ["snapshots", "ls", "--jsn", "x"],
-            "unknown-option: `rankup snapshots ls` has no option --jsn; did you mean --json?",
+            ["snapshots", "list", "--jsn", "x"],
+            "unknown-option: `rankup snapshots list` has no option --jsn; did you mean --json?",
         ),
         (
             ["snapshots", "export", "bert", "--out", "m.safetensors"],
-            "unknown-option: `rankup snapshots export` has no option --out: OUT.safetensors is given alone",
+            "unknown-option: `rankup snapshots export` has no option --out: OUT is given alone",
         ),
         (["resume"], "missing-argument: `rankup resume` requires RUN"),
         (["verify", "--kills", "few", "a.py"], "invalid-value: --kills must be a valid integer"),
@@ -91,7 +91,10 @@ def test_options_of_a_group_are_below_its_heading():
         (["logs", "--rank"], "missing-value: --rank of `rankup logs` takes a value"),
         (["logs", "--follow=3"], "missing-value: --follow of `rankup logs` takes no value"),
         (["status", "one", "two"], "unexpected-argument: `rankup status` does not take the argument 'two'"),
-        (["snapshots", "lss"], "unknown-command: `rankup snapshots` has no command 'lss'; did you mean ls?"),
+        (
+            ["snapshots", "lst"],
+            "unknown-command: `rankup snapshots` has no command 'lst'; did you mean list?",
+        ),
         (["sites"], "missing-command: `rankup sites` requires a command"),
         (["completion", "tcsh"], "unknown-shell: unknown shell 'tcsh'"),
     ],

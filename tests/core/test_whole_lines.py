@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rankup.core.whole_lines import Line, say
+from rankup.core.whole_lines import Line, say, watch_lines
+from rankup.runtime.records.progress_display import ProgressDisplay
 from terminal import lines_of, shown_on_terminal
 
 PROGRAM = """
@@ -85,3 +86,12 @@ def test_which_lines_are_unfinished(written: list[str], unfinished: bool):
     for text in written:
         line.take(text)
     assert line.unfinished == unfinished
+
+
+def test_closed_streams_are_written_to_by_nobody(monkeypatch: pytest.MonkeyPatch):
+    """``python train.py >&- 2>&-``: Python has None for them."""
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert watch_lines() == []
+    say("nobody reads this")
+    assert ProgressDisplay.for_this_process(in_run=False) is None

@@ -132,7 +132,7 @@ def test_the_end_of_a_failed_run_says_how_it_goes_on(folder, capfd):
     saved(path / "snapshots", 1, 2)
     err = call(capfd, "run", "--resume", "fails")[2]
     assert err.splitlines()[-1] == f"continue: {resume} (from step-2)"
-    assert call(capfd, "snapshots", "ls", "fails")[1].count("\nstep-") == 2
+    assert call(capfd, "snapshots", "list", "fails")[1].count("\nstep-") == 2
     assert call(capfd, "snapshots", "verify", "fails")[0] == 0
     assert call(capfd, "snapshots", "diff", "fails", str(path / "snapshots" / "step-2"))[0] == 0
     assert call(capfd, "snapshots", "export", "fails", "out.safetensors")[0] == 0

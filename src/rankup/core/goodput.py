@@ -60,13 +60,16 @@ class Goodput:
         return {**rounded, "held": round(self.held, 1), "goodput": round(self.share, 4)}
 
     def line(self) -> str:
-        """For people."""
-        parts = [f"{name} {hours(getattr(self, name))}" for name in KINDS[1:] if getattr(self, name) > 0]
-        queue = "not known outside a scheduler" if self.queue is None else duration(self.queue)
+        """For people: in device-hours, or in device-seconds if it is less than one hour."""
+        unit, size = ("hours", 3600) if self.held >= 3600 else ("seconds", 1)
+        parts = [
+            f"{name} {_digits(getattr(self, name) / size)}" for name in KINDS[1:] if getattr(self, name) > 0
+        ]
         attempts = f"{self.attempts} attempt{'' if self.attempts == 1 else 's'}"
         return (
-            f"goodput {self.share:.1%} over {attempts}: trained {hours(self.trained)} of {hours(self.held)} "
-            f"device-hours ({', '.join(parts)}); queue: {queue}"
+            f"goodput {self.share:.1%} over {attempts}: trained {_digits(self.trained / size)} of "
+            f"{_digits(self.held / size)} device-{unit} ({', '.join(parts)})"
+            + ("" if self.queue is None else f"; queue: {duration(self.queue)}")
         )
 
 
@@ -76,8 +79,12 @@ _SPENT = ("trained", "evaluating", "saving")  # what records tell
 
 
 def hours(seconds: float) -> str:
-    """Device-hours of device-seconds, with three digits that say something."""
-    value = seconds / 3600
+    """Device-hours of device-seconds."""
+    return _digits(seconds / 3600)
+
+
+def _digits(value: float) -> str:
+    """Three digits that say something."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 

@@ -15,6 +15,8 @@ from typing import TextIO
 
 def say(text: str) -> None:
     """Print ``text`` and the end of its line to stderr, at once."""
+    if sys.stderr is None:  # closed by who started the process
+        return
     end_line(sys.stderr)
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
@@ -26,10 +28,10 @@ def warn(text: str, *, stacklevel: int) -> None:
     warnings.warn(text, stacklevel=stacklevel + 1)
 
 
-def end_line(stream: TextIO) -> None:
+def end_line(stream: TextIO | None) -> None:
     """End the line that was left unfinished on a watched ``stream``, or on the terminal that it shares."""
-    watch = _watch_of(stream)
-    if watch is not None and watch.line.unfinished:
+    watch = None if stream is None else _watch_of(stream)
+    if stream is not None and watch is not None and watch.line.unfinished:
         stream.write("\n")
 
 
@@ -54,7 +56,7 @@ def watch_lines() -> list[Line]:
     The streams stay the same objects: a bar or a logger may hold them already."""
     shared = Line()
     lines = []
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):
         watch = _watch_of(stream)
         if watch is None:
             watch = _Watch(stream, shared if stream.isatty() else Line())

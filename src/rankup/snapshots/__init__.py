@@ -17,7 +17,7 @@
 | ``newest`` | which snapshot to resume from |
 | ``prune`` | deletes what ``Retention`` does not keep |
 | ``diff`` | where two snapshots differ, for the command line |
-| ``export`` | the model alone as a safetensors file, for the command line |
+| ``export`` | the model alone as one file, for the command line |
 
 This file imports nothing: the command line reads snapshots on machines without torch.
 """

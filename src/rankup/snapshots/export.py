@@ -1,6 +1,7 @@
-"""The model of a snapshot as a safetensors file: for inference, for other libraries, and for use without the run.
+"""The model of a snapshot as one file: for inference, for other libraries, and for use without the run.
 
-The format is a length, a JSON header and raw bytes (https://huggingface.co/docs/safetensors); it needs no library.
+As of ``run.save_model``, a name that ends in ``.safetensors`` gives that format, and any other that of ``torch.save``.
+safetensors is a length, a JSON header and raw bytes (https://huggingface.co/docs/safetensors); it needs no library.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import json
 import math
 import struct
 from pathlib import Path
+
+import torch
 
 from rankup.core.files import replacing
 from rankup.errors import RankupError
@@ -35,16 +38,20 @@ def export(entry: Entry, manifest: Manifest, out: Path, part: str = "model") -> 
     tensors = _below(manifest.tensors, f"{_whole_part(entry, manifest, part)}/")
     if out.exists():
         raise RankupError("file-exists", f"{str(out)!r} already exists", hint="use another name")
-    header = _header(tensors, manifest)
+    header = _header(tensors, manifest) if out.suffix == ".safetensors" else None
+    whole = {} if header else {name: load_tensor(entry, manifest, full) for name, full in tensors.items()}
     try:
         with replacing(out) as file:
-            file.write(struct.pack("<Q", len(header)) + header)
-            for full in tensors.values():
-                file.write(as_bytes(load_tensor(entry, manifest, full)))  # one at a time in memory
-    except OSError as error:
+            if header:
+                file.write(struct.pack("<Q", len(header)) + header)
+                for full in tensors.values():
+                    file.write(as_bytes(load_tensor(entry, manifest, full)))  # one at a time in memory
+            else:
+                torch.save(whole, file)
+    except (OSError, RuntimeError) as error:  # torch.save makes an OSError a RuntimeError
         raise RankupError(
             "export-not-written",
-            f"cannot write {str(out)!r}: {error.strerror}",
+            f"cannot write {str(out)!r}: {getattr(error, 'strerror', None) or error}",
             hint="use an existing, writable directory with enough free space",
             exit_code=1,
         ) from error

@@ -136,7 +136,7 @@ def find_entry(path: Path) -> Entry:
     raise RankupError(
         "no-snapshot",
         f"no snapshot found in {str(path)!r}",
-        hint="a snapshot is a directory step-N; `rankup snapshots ls` lists those of a run",
+        hint="a snapshot is a directory step-N; `rankup snapshots list` lists those of a run",
         exit_code=1,
     )
 

@@ -12,6 +12,7 @@ from torch import nn
 
 import rankup
 from ranks import run_ranks
+from rankup.errors import RankupError
 
 SAMPLES, BATCH, EPOCHS = 23, 7, 3  # the last of 4 batches has 2 samples: fewer than 3 ranks
 
@@ -50,7 +51,10 @@ def measured(directory: str, kill_after: int) -> list[tuple[Any, Any]]:
                 run.save()
                 raise Killed
         trained = run.meter.means()
-        assert run.meter.means() == {}
+        again = run.meter.means()
+        assert again == {}
+        with pytest.raises(RankupError, match=r"no rank has added 'loss'"):
+            again["loss"]
         for x in run.batches(test, global_batch=5):
             run.meter.add(loss=x.mean().item())
         tested = run.meter.means()

@@ -27,8 +27,8 @@ DirectoryArgument = Annotated[
 ]
 
 
-@app.command("ls")
-def ls(
+@app.command("list")
+def list_command(
     directory: DirectoryArgument, runs_root: RunsRootOption = RUNS_ROOT, as_json: JsonOption = False
 ) -> None:
     """List snapshots with step, age, size and metrics. Nothing is verified.
@@ -83,12 +83,15 @@ def diff(
 @app.command("export")
 def export_command(
     directory: DirectoryArgument,
-    out: Annotated[Path, typer.Argument(metavar="OUT.safetensors", help="file to write")],
+    out: Annotated[
+        Path,
+        typer.Argument(metavar="OUT", help="file to write: .safetensors, or any other name for torch.load"),
+    ],
     part: Annotated[str, typer.Option(metavar="NAME", help="part of the state")] = "model",
     runs_root: RunsRootOption = RUNS_ROOT,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the model of a snapshot as a plain state_dict to a safetensors file. Of a run, the newest snapshot."""
+    """Write the model of a snapshot as a plain state_dict to one file. Of a run, the newest snapshot."""
     from rankup.snapshots.export import export
 
     entry, manifest = opened(place(directory, runs_root))

@@ -69,7 +69,7 @@ def disk_full_soon(run: RunSeries, now: float) -> Iterator[Symptom]:
             "disk-full-soon",
             "run",
             message,
-            "delete old snapshots (rankup snapshots ls), keep fewer (Retention(last=2)), or move the run; "
+            "delete old snapshots (rankup snapshots list), keep fewer (Retention(last=2)), or move the run; "
             "quotas are not seen here",
         )
         return

@@ -32,6 +32,15 @@ class Means(dict[str, float]):
         )
         self.counts = counts
 
+    def __missing__(self, name: str) -> float:
+        raise RankupError(
+            "no-mean",
+            f"no rank has added {name!r} to the meter since the last call of means()",
+            context=f"it holds {', '.join(self)}" if self else "it is empty",
+            hint="means() empties the meter: call it once, and keep what it returns; or means(reset=False)",
+            exit_code=1,
+        )
+
 
 class _Run(Protocol):
     """``rankup.Run``, which this module does not import."""

@@ -44,7 +44,7 @@ class ProgressDisplay:
     @classmethod
     def for_this_process(cls, *, in_run: bool) -> ProgressDisplay | None:
         """The display that suits this process; None: it shows nothing. ``in_run``: its output goes to a run's logs."""
-        if sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+        if sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
             try:
                 # Not stderr itself: under `rankup run` that goes to a log as well.
                 return cls(open("/dev/tty", "w", encoding="utf-8", errors="replace"))  # noqa: PTH123
