@@ -54,7 +54,7 @@ def _files(folder: Path) -> Iterator[tuple[str, str]]:
         yield f"rankup run --nproc-per-node auto {program}", "run it on all devices of this machine"
         yield f"rankup verify {program}", "kill and resume it, compare every step"
         if not ours:
-            yield f"rankup check {program}", "what breaks on several processes"
+            yield f"rankup check {program}", "mistakes in it, also between its ranks"
     if (folder / "job.toml").is_file():
         yield "rankup render job.toml", "the script of this job"
         yield "rankup submit job.toml", "submit it"
