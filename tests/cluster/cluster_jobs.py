@@ -32,12 +32,13 @@ def log(answer: dict[str, Any], name: str = "job.log") -> str:
 
 
 def begin_again(cluster: Lab, job: str) -> None:
-    """Start a requeued job now, and not after SLURM's two minutes, but when its attempt before has left the nodes: else
-    the exit code of that one would count as the new one's."""
+    """Start a requeued job soon, and not after SLURM's two minutes: when its attempt before has left the nodes, whose
+    exit code would count as the new one's, and in a later second than that in which the nodes have revoked the job's
+    credential: a credential of the same second is revoked as well, and the job fails after 0 s."""
 
     def left() -> bool:
         states = cluster.run(HEAD, ["sinfo", "--noheader", "--Node", "--format=%T"]).out.split()
         return cluster.state_of(job) == "PENDING" and set(states) == {"idle"}
 
     cluster.until(left)
-    assert cluster.run(HEAD, ["scontrol", "update", f"JobId={job}", "StartTime=now"]).code == 0
+    assert cluster.run(HEAD, ["scontrol", "update", f"JobId={job}", "StartTime=now+3"]).code == 0

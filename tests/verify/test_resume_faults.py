@@ -18,8 +18,6 @@ IN_SHORT = (
     ("epochs", "as it is"),
     # Several steps have the same weights.
     ("steps", "as it is: the rate is zero at first"),
-    # Rounding must not hide it.
-    ("ddp", "three ranks, scheduler not loaded"),
     # The batch comes from no loader.
     ("crops", "the batch that was fetched ahead is lost"),
 )

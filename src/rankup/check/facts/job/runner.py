@@ -93,7 +93,8 @@ class Runner(ShellReader):
         content = command.heredoc
         if command.name in ("echo", "printf") and command.heredoc is None:
             words = [word for word in command.argv[1:] if word.known not in ("-e", "-n")]
-            content = joined(words)
+            lines = command.name == "printf" and words[:1] and words[0].known == r"%s\n"
+            content = joined(words[1:], "\n") if lines else joined(words)
         elif command.name not in ("cat", "tee"):
             return
         targets = [
@@ -181,8 +182,7 @@ class Runner(ShellReader):
         content = self.files.get(script.text) or self.files.get(script.text.removeprefix("./"))
         if content is not None:
             before = dict(self.state.scope)
-            for index, argument in enumerate(arguments[:9], 1):
-                self.state.scope[str(index)] = Binding(argument, argument.span)
+            self._bind(arguments)
             written = self.files.pop(script.text, None)
             self.text(content)
             if written is not None:
@@ -197,13 +197,17 @@ class Runner(ShellReader):
         """Reads a script of another file, which gets what is exported. Whether it is there."""
         before = self.state.scope
         self.state.scope = {name: binding for name, binding in before.items() if binding.exported}
-        for index, argument in enumerate(arguments[:9], 1):
-            self.state.scope[str(index)] = Binding(argument, argument.span)
-        self.state.scope["@"] = Binding(array(list(arguments)), Span(0, 0))
+        self._bind(arguments)
         with self.changed(function="", pipefail=False, exits_on_error=False, answered=False, nounset=False):
             found = self.include(script)
         self.state.scope = before
         return found
+
+    def _bind(self, arguments: tuple[Value, ...]) -> None:
+        """The parameters of a script that runs now."""
+        for index, argument in enumerate(arguments[:9], 1):
+            self.state.scope[str(index)] = Binding(argument, argument.span)
+        self.state.scope["@"] = Binding(array(list(arguments)), Span(0, 0))
 
     def include(self, script: Value) -> bool:
         """Reads a shell script of another file as a part of this one. Whether it is there."""
@@ -325,7 +329,7 @@ def _starts_something(name: str, words: tuple[Value, ...]) -> bool:
             return inner is not None
         return inner.script is not None and bool(_SCRIPT.search(inner.script.tail))
     line = start_of(name, words)
-    if line is None or line.inline or line.module:
+    if line is None or line.inline or line.module or line.no_python:
         return line is not None
     return line.script is not None and not line.script.head.startswith("-")
 

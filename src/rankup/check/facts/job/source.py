@@ -118,12 +118,12 @@ class Source:
         return atoms
 
 
-def joined(values: Iterable[Value]) -> Value:
+def joined(values: Iterable[Value], between: str = " ") -> Value:
     """Words with a blank between them, as ``eval`` and ssh put them together."""
     atoms: list[Atom] = []
     for value in values:
         if atoms:
-            atoms.append(Literal(" ", Span(atoms[-1].span.end, atoms[-1].span.end)))
+            atoms.append(Literal(between, Span(atoms[-1].span.end, atoms[-1].span.end)))
         atoms += value.atoms
     return Value(tuple(atoms))
 
