@@ -88,6 +88,42 @@ def test_which_lines_are_unfinished(written: list[str], unfinished: bool):
     assert line.unfinished == unfinished
 
 
+class OnlyWrites:
+    """What scripts put into the place of stdout, to write a log as well."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> None:
+        self.text += text
+
+
+class Fixed(OnlyWrites):
+    """As one with slots, it takes no other ``write``."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "write":
+            raise AttributeError(name)
+        super().__setattr__(name, value)
+
+    def flush(self) -> None:
+        pass
+
+    def isatty(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("kind", [OnlyWrites, Fixed])
+def test_a_stream_of_the_script_s_own_that_cannot_be_watched_is_left_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, kind: type[OnlyWrites]
+):
+    stream = kind()
+    monkeypatch.setattr(sys, "stdout", stream)
+    watched = len(watch_lines())
+    print("a line")
+    assert (watched, stream.text) == (1, "a line\n")  # stderr alone
+
+
 def test_closed_streams_are_written_to_by_nobody(monkeypatch: pytest.MonkeyPatch):
     """``python train.py >&- 2>&-``: Python has None for them."""
     monkeypatch.setattr(sys, "stdout", None)

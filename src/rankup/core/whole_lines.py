@@ -53,15 +53,19 @@ class Line:
 def watch_lines() -> list[Line]:
     """Watch stdout and stderr from now on; a terminal that both write to is one line.
 
-    The streams stay the same objects: a bar or a logger may hold them already."""
+    The streams stay the same objects: a bar or a logger may hold them already. A script's own object in their place
+    need not have more than ``write``: one that cannot be watched is left as it is."""
     shared = Line()
     lines = []
     for stream in filter(None, (sys.stdout, sys.stderr)):
         watch = _watch_of(stream)
         if watch is None:
-            watch = _Watch(stream, shared if stream.isatty() else Line())
-            for name in ("write", "flush"):
-                setattr(stream, name, getattr(watch, name))
+            try:
+                watch = _Watch(stream, shared if stream.isatty() else Line())
+                for name in ("write", "flush"):
+                    setattr(stream, name, getattr(watch, name))
+            except AttributeError:
+                continue
         lines.append(watch.line)
     return lines
 
