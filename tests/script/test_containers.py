@@ -110,7 +110,7 @@ def site(runtime: str, **values: Any) -> Site:
         fabric=Fabric(
             env={"FI_PROVIDER": "cxi"},
             binds=("$PLUGIN/doc:/opt/plugin",),
-            libraries=("/opt/plugin", "/opt/net"),
+            libraries=("/opt/plugin", "/opt/our net's"),
         ),
         **values,
     )
@@ -132,7 +132,7 @@ def test_a_rank_on_several_nodes_sees_who_it_is_the_fabric_and_its_folder(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], runtime: str
 ):
     job = run(tmp_path, runtime, command=bash(RANK), launcher="srun", nodes=2, gpus_per_node=1)
-    assert f"here 0 of 2 cxi a b /opt/plugin:/opt/net {job.folder}" in capfd.readouterr().out
+    assert f"here 0 of 2 cxi a b /opt/plugin:/opt/our net's {job.folder}" in capfd.readouterr().out
     mounts = (job.fakes / "mounts").read_text().split("\n")
     ours = [] if runtime in ("shifter", "uenv") else [str(job.run.path), str(job.folder)]
     assert [one for one in mounts if one] == [*ours, *([] if runtime == "uenv" else ["/opt/plugin"])]

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from rankup.core import shell
 from rankup.errors import RankupError
-from rankup.launchers.base import expanded_code
+from rankup.launchers.base import code, expanded_code
 from rankup.node_launchers.agents import choose
 from rankup.sites.site import Site
 from rankup.spec.jobspec import ContainerRuntime, JobSpec
@@ -199,9 +200,8 @@ def _with_libraries(entry: Entry, libraries: tuple[str, ...]) -> Entry:
     """A container replaces the host's LD_LIBRARY_PATH, so the first process in it puts the ``libraries`` before."""
     if not libraries:
         return entry
-    path = f"export LD_LIBRARY_PATH={':'.join(libraries)}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
-    lines = ("#!/bin/sh", path, 'exec "$@"')
-    words = " ".join(f"'{line}'" for line in lines)
-    write = f"printf '%s\\n' {words} >{expanded_code(_INSIDE)}"
+    path = f'export LD_LIBRARY_PATH={code(":".join(libraries))}"${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
+    lines = shell.quote(["#!/bin/sh", path, 'exec "$@"'])
+    write = f"printf '%s\\n' {lines} >{expanded_code(_INSIDE)}"
     prelude = (*entry.prelude, "# The first process in the container", write)
     return replace(entry, prelude=prelude, prefix=(*entry.prefix, "sh", _INSIDE))

@@ -47,7 +47,7 @@ main() {
   print_header "of the image" /cluster/work/support/container/pytorch_nvidia_25.06_arm64.sif
   mark_processes
   # The first process in the container
-  printf '%s\n' '#!/bin/sh' 'export LD_LIBRARY_PATH=/opt/libfabric/lib:/opt/nccl/lib:/opt/aws-ofi-nccl/lib:/usr/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}' 'exec "$@"' >"$RUN"/container.sh
+  printf '%s\n' '#!/bin/sh' 'export LD_LIBRARY_PATH=/opt/libfabric/lib:/opt/nccl/lib:/opt/aws-ofi-nccl/lib:/usr/lib64"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"' 'exec "$@"' >"$RUN"/container.sh
   write_rank_script
   write_sampler_script
   # shellcheck disable=SC2016 # torchrun fills this in
