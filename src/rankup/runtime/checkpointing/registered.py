@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 import sys
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple
@@ -64,6 +64,10 @@ class Values:
 
     def __dir__(self) -> list[str]:
         return sorted(self._values)
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        """Names and values, also while another thread sets one."""
+        return iter(list(self._values.items()))
 
     def __repr__(self) -> str:
         return f"Values({', '.join(f'{name}={value!r}' for name, value in self._values.items())})"

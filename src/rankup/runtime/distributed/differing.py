@@ -6,7 +6,7 @@ main thread, while that waits: no code of the script runs, and no tensor is look
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
@@ -21,7 +21,7 @@ _NAMED = 6
 _PLAIN = (bool, int, float, str)
 
 
-def plain_values(frame: FrameType | None, registered: Mapping[str, Any]) -> Values:
+def plain_values(frame: FrameType | None, registered: Iterable[tuple[str, Any]]) -> Values:
     """Numbers and texts: what ``run.register`` got, and the variables of the script's functions from ``frame``
     outwards, with their attributes and items."""
     found: Values = {}
@@ -33,8 +33,8 @@ def plain_values(frame: FrameType | None, registered: Mapping[str, Any]) -> Valu
     return found
 
 
-def _all(frame: FrameType | None, registered: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in registered.items():
+def _all(frame: FrameType | None, registered: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    for name, value in registered:
         yield f"registered {name}", value
     for each in script_frames(frame) if frame is not None else ():
         place = each.f_code.co_name
@@ -50,7 +50,7 @@ def _all(frame: FrameType | None, registered: Mapping[str, Any]) -> Iterator[tup
 
 def differing(everyone: Mapping[int, Values]) -> str:
     """What to say of the values that differ between these ranks: ``best is 0.4 on rank 0, 0.5 on rank 1``; "" for
-    none. A rank's own number is none of them."""
+    none. A value that is the number of each rank is left out."""
     first = next(iter(everyone.values()), {})
     said = []
     for path in first:

@@ -13,7 +13,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -31,6 +31,8 @@ _PREFIX = "rankup-waiting"
 _FOR_DATA = ", waiting for a batch"
 _UNKNOWN = "it is not known where they are"
 
+# Names and values of ``run.register``.
+Registered = Iterable[tuple[str, Any]]
 # The finished steps of the loop that is running, None between its epochs; whether it waits for a batch.
 Progress = tuple[int | None, bool]
 
@@ -46,7 +48,7 @@ class Waiting:
         self._main = threading.get_ident()
         self._now: tuple[str, float] | None = None  # what the main thread waits in, and since when
         self._progress: Callable[[], Progress] = _no_loop
-        self._registered: Mapping[str, Any] = {}
+        self._registered: Registered = ()
         self._store = _store()
         self._answered = 0  # questions of other ranks and of this one
         self._over = threading.Event()
@@ -63,11 +65,9 @@ class Waiting:
         finally:
             self._now = before
 
-    def watch(
-        self, progress: Callable[[], Progress] | None, registered: Mapping[str, Any] | None = None
-    ) -> None:
+    def watch(self, progress: Callable[[], Progress] | None, registered: Registered = ()) -> None:
         """A loop begins, with the values of ``run.register``; None: it is over."""
-        self._progress, self._registered = progress or _no_loop, registered or {}
+        self._progress, self._registered = progress or _no_loop, registered
 
     def end(self) -> None:
         """The process leaves its group. The store tells the others."""

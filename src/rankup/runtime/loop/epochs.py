@@ -60,7 +60,7 @@ def loop(
         facts = {**training_facts(run, feed), "snapshot_every": checkpointing.every}
         run.records.begin(feed, unit, goal, run.global_step, facts, run.models, repeats=repeats)
         if run.control is not None:
-            run.control.waiting.watch(run.records.progress, vars(run.values)["_values"])
+            run.control.waiting.watch(run.records.progress, run.values)
         scaler = run.gradients.scaler
         overflows = scaler.skipped if scaler is not None else 0
         try:
