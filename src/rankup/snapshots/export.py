@@ -38,16 +38,15 @@ def export(entry: Entry, manifest: Manifest, out: Path, part: str = "model") -> 
     tensors = _below(manifest.tensors, f"{_whole_part(entry, manifest, part)}/")
     if out.exists():
         raise RankupError("file-exists", f"{str(out)!r} already exists", hint="use another name")
-    header = _header(tensors, manifest) if out.suffix == ".safetensors" else None
-    whole = {} if header else {name: load_tensor(entry, manifest, full) for name, full in tensors.items()}
     try:
         with replacing(out) as file:
-            if header:
+            if out.suffix == ".safetensors":
+                header = _header(tensors, manifest)
                 file.write(struct.pack("<Q", len(header)) + header)
                 for full in tensors.values():
                     file.write(as_bytes(load_tensor(entry, manifest, full)))  # one at a time in memory
             else:
-                torch.save(whole, file)
+                torch.save({name: load_tensor(entry, manifest, full) for name, full in tensors.items()}, file)
     except (OSError, RuntimeError) as error:  # torch.save makes an OSError a RuntimeError
         raise RankupError(
             "export-not-written",
