@@ -179,6 +179,9 @@ def test_a_whole_profile_has_what_was_seen_its_source_and_its_day(tmp_path):
 
 OLD = """\
 scheduler = "slurm"
+[source]
+seen = "2023"
+of."when.gpu" = { seen = "2024-02" }
 [node]
 gpus = 8
 cpus = 20
@@ -215,9 +218,11 @@ def test_what_differs_is_named_and_the_patch_is_a_profile_that_says_it_right(tmp
         "node.interface": None,
         "defaults.container": None,
     }
-    assert "when.gpu.modules: StdEnv/2023, cuda/11.7 in the profile, StdEnv/2023, cuda/12.6 here" in [
-        one.line() for one in found
-    ]
+    said = [one.line(site.source) for one in found]
+    assert (
+        "when.gpu.modules: StdEnv/2023, cuda/11.7 in the profile (of 2024-02), StdEnv/2023, cuda/12.6 here"
+        in said
+    )
     text = patch(site, CLUSTER, found)
     assert "# defaults.modules: no such module here: gcc/9\n" in text
     (tmp_path / "old.toml").write_text(text)

@@ -10,7 +10,7 @@ from typing import Any
 from rankup.core.toml_file import toml_text
 from rankup.core.units import parse_duration, parse_size
 from rankup.sites.discovery import Survey, largest, tables
-from rankup.sites.site import Site
+from rankup.sites.site import Site, Sources
 
 # What the scheduler calls memory is less than what a page says: its own share is taken off.
 _MEMORY_SHARE = 0.9
@@ -33,14 +33,16 @@ class Difference:
     def place(self) -> str:
         return f"{self.table}.{self.key}" if self.table else self.key
 
-    def line(self) -> str:
-        return (
-            f"{self.place}: {_shown(self.said)} in the profile, {self.words or f'{_shown(self.there)} here'}"
-        )
+    def line(self, source: Sources) -> str:
+        """For people, with the time at which the profile's value was read."""
+        seen = source.of_key(self.place).seen
+        read = f" (of {seen})" if seen else ""
+        here = self.words or f"{_shown(self.there)} here"
+        return f"{self.place}: {_shown(self.said)} in the profile{read}, {here}"
 
 
 def compare(site: Site, survey: Survey, exists: Callable[[str], bool]) -> list[Difference]:
-    """What ``survey`` says otherwise. What the cluster does not say is no difference. ``exists`` looks for a path."""
+    """Where ``survey`` contradicts the profile. ``exists`` says whether a path is there."""
     queue = site.when.get("gpu", {}).get("queue", site.defaults.get("queue"))
     kinds = [kind for kind in survey.queues if kind.name == queue]
     there = tables(site.name, replace(survey, node=largest(kinds)) if kinds else survey)
@@ -82,7 +84,7 @@ def _values(table: str, said: Mapping[str, Any], there: Mapping[str, Any]) -> It
 def _node(site: Site, there: Mapping[str, Any]) -> Iterator[Difference]:
     node = site.node
     yield from _values("node", {"gpus": node.gpus or None, "login_arch": node.login_arch}, there)
-    # A scheduler counts hyperthreads as cores, so more of them is no difference.
+    # More cores may be hyperthreads, which a scheduler counts as cores.
     if node.cpus and there.get("cpus") and there["cpus"] < node.cpus:
         yield Difference("node", "cpus", node.cpus, there["cpus"])
     memory = parse_size(there["memory"]) if there.get("memory") else None

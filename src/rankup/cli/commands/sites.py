@@ -104,6 +104,7 @@ class _Comparison:
     """A profile beside the machine that this runs on, if a scheduler answers here."""
 
     def __init__(self, site: Site) -> None:
+        self.source = site.source
         self.found: list[Difference] = []
         self.patch = self.why_not = ""
         try:
@@ -129,7 +130,7 @@ class _Comparison:
             return [f"nothing differs from what this cluster says ({self.who})"]
         head = f"this cluster says otherwise ({self.who}):"
         tail = ["", f"# {PROJECT}/NAME.toml, for what is right here:", self.patch.rstrip()]
-        return [head, *(f"  {one.line()}" for one in self.found), *tail]
+        return [head, *(f"  {one.line(self.source)}" for one in self.found), *tail]
 
 
 def _what_is_wrong(path: Path, where: list[Path]) -> RankupError | None:
