@@ -13,6 +13,7 @@ import time
 import pytest
 
 from rankup.resolve.here import resolve_here
+from rankup.run import outcome
 from rankup.run.execute import SilentView, execute
 from rankup_process import Started, processes_mentioning, script
 from terminal import shown_on_terminal
@@ -55,6 +56,19 @@ def test_the_init_file_is_absent_at_the_start_and_after_the_end(tmp_path):
     run = Started(tmp_path, name).end()
     assert run.code == 0, run.err
     assert not (run.run_dir / "init-file").exists()
+
+
+def test_a_ctrl_c_while_the_end_is_written_is_not_lost(tmp_path, monkeypatch):
+    """What was to follow on the run, another attempt or trial, must not."""
+    real = outcome.write_outcome
+
+    def interrupted(*args, **more):
+        os.kill(os.getpid(), signal.SIGINT)
+        return real(*args, **more)
+
+    monkeypatch.setattr(outcome, "write_outcome", interrupted)
+    result = execute(resolve_here({"runs_root": tmp_path}, command=("true",)), SilentView())
+    assert (result.code, result.signal) == (0, signal.SIGINT)
 
 
 def test_an_exception_is_shown_and_named(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -163,6 +164,20 @@ def test_ctrl_c_between_two_runs_is_heeded_as_well(journal):
 
     with pytest.raises(RankupError, match="ended by SIGINT after 0 of 6 runs"):
         measure(journal, predictor=Predictor())
+
+
+def test_ctrl_c_as_a_run_ends_well_keeps_the_run_and_ends_the_study(journal):
+    view, started = Quiet(), []
+    ends_well = stand_in({}, started)
+
+    def execute(job, view):
+        result = ends_well(job, view)
+        result.interrupts.first = signal.SIGINT
+        return result
+
+    with pytest.raises(RankupError, match="ended by SIGINT after 1 of 6 runs"):
+        run_here(journal, job_for(journal.folder), view, execute=execute)
+    assert len(started) == 1
 
 
 def test_runs_that_somebody_has_deleted_are_told(journal):

@@ -6,7 +6,7 @@ import json
 import re
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rankup.core.files import write_atomic
@@ -15,6 +15,7 @@ from rankup.errors import RankupError
 from rankup.run.allocation import Allocation
 from rankup.run.attempts import Attempt
 from rankup.run.failure import Logs, last_exception, last_lines, reason
+from rankup.run.interrupts import Interrupts
 from rankup.run.markers import REQUEUE_CODE
 from rankup.run.node import NodeOutcome
 
@@ -30,8 +31,8 @@ class Result:
 
     ``worker_code`` is the code of the rank that failed first (negative: a signal), None where none failed or it is
     not known; ``error`` is what to tell the user where ``code`` is 1; ``seconds`` is wall time, start-up included;
-    ``signal`` is the first one that was sent to us, None if there was none. ``lost`` is what the run directory could
-    not take (a full disk, or it was deleted), which changes nothing of the rest.
+    ``interrupts`` are the signals that were sent to us, also while the run's end was written. ``lost`` is what the run
+    directory could not take (a full disk, or it was deleted), which changes nothing of the rest.
     """
 
     code: int
@@ -40,8 +41,13 @@ class Result:
     failed_rank: int | None
     seconds: float
     error: RankupError | None = None
-    signal: int | None = None
+    interrupts: Interrupts = field(default_factory=Interrupts)
     lost: RankupError | None = None
+
+    @property
+    def signal(self) -> int | None:
+        """The first one of them: what was to follow on this run must not."""
+        return self.interrupts.first
 
     def details(self, word: str) -> dict[str, Any]:
         """What ``outcome.json`` says of it beside the ``word`` in ``outcome``."""
@@ -58,7 +64,7 @@ def of_node(attempt: Attempt, ended: NodeOutcome) -> Result:
     if code == 1:
         error = _worker_error(attempt, ended) if failure or ended.code == 0 else _launcher_error(ended)
     worker, rank = (failure.code, failure.rank) if failure and code else (None, None)
-    result = Result(code, run, worker, rank, attempt.seconds, error, attempt.interrupts.first)
+    result = Result(code, run, worker, rank, attempt.seconds, error, attempt.interrupts)
     details = {**result.details(word), "restarts": ended.restarts, "nproc_per_node": spec.nproc_per_node}
     details["nnodes"] = spec.nodes
     lost = _lost(run, ended.logs) if ended.logs.spare else None
@@ -93,7 +99,7 @@ def of_agents(attempt: Attempt, allocation: Allocation, agents_code: int) -> Res
             exit_code=1,
         )
     rank, worker = first.get("failed_rank"), first.get("worker_code")
-    result = Result(code, run, worker, rank, attempt.seconds, error, attempt.interrupts.first)
+    result = Result(code, run, worker, rank, attempt.seconds, error, attempt.interrupts)
     details = {**result.details(word), "nnodes": len(allocation.hosts), "hosts": allocation.hosts}
     return replace(result, lost=write_outcome(run, word, details))
 

@@ -95,6 +95,8 @@ def run_here(
                 None if result.code == 0 else _as_failure(trial, result.run.left_error() or result.error)
             )
             _note_end(journal, trial, result.run, failure, view, predictor)
+            if result.signal is not None:  # it came as the run ended
+                raise _interrupted(result.signal, journal)
     except KeyboardInterrupt:  # while no process of a run is there
         raise _interrupted(signal.SIGINT, journal) from None
 
