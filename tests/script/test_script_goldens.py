@@ -25,7 +25,7 @@ from rankup.script.render import render
 GOLDENS = Path(__file__).parent.parent / "goldens" / "scripts"
 HEADING = "# The same in every job"
 FOLLOWS = "# The functions of "
-# One for each scheduler, launcher and node launcher, on one node and on two.
+# One for each scheduler, launcher and node launcher, on one GPU, one node and two, and in a container.
 WHOLE = (
     *("alliance-one-node-torchrun", "alliance-two-nodes-mpirun", "della-two-nodes-srun", "slurm-elastic"),
     *("olivia-one-node-torchrun", "slurm-program", "eap-one-node-torchrun", "eap-two-nodes-torchrun"),
@@ -33,7 +33,9 @@ WHOLE = (
     *("cyclone-cpu-torchrun", "olivia-two-nodes-torchrun"),
     *("alliance-one-node-mpirun", "della-one-node-srun", "cyclone-cpu-srun"),
     *("sockeye-two-nodes-mpirun", "pbs-array", "pbs-two-processes", "local-one", "local-two"),
-    *("slurm-stage", "pbs-stage"),
+    *("slurm-stage", "pbs-stage", "slurm-singularity"),
+    *("alliance-one-gpu-torchrun", "alliance-one-gpu-mpirun", "della-one-gpu-srun"),
+    *("eap-one-gpu-torchrun", "sockeye-one-gpu-mpirun"),
 )
 
 

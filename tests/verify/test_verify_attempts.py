@@ -15,6 +15,7 @@ from rankup.errors import RankupError
 from rankup.resolve.here import resolve_here
 from rankup.resolve.resolved import Resolved
 from rankup.run.execute import Result, View
+from rankup.run.interrupts import Interrupts
 from rankup.verify.attempts import Attempts, AttemptSpec, Killer
 
 
@@ -49,7 +50,9 @@ def attempts(
         run = RunDir.create(job.spec.runs_root, job.spec.name)
         if code == 75:
             run.write_outcome("requeue", {"stop": stop})
-        return Result(code, run, None, None, 0.1, error, signal)
+        interrupts = Interrupts()
+        interrupts.first = signal
+        return Result(code, run, None, None, 0.1, error, interrupts)
 
     (tmp_path / "train.py").touch()
     job = resolve_here({"env": {"MINE": "1"}}, command=("train.py",), folder=tmp_path)
