@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -42,6 +41,7 @@ from torch.utils.data import dataloader
 
 from rankup.core.records import RecordWriter, read_records
 from rankup.runtime.digest import digest, fingerprint, size_of
+from rankup.runtime.live_objects import objects_of
 from rankup.runtime.tracing.between_steps import EPOCH, BetweenSteps
 from rankup.runtime.tracing.fault_injection import VARIABLE as INTERRUPT_VARIABLE
 from rankup.runtime.tracing.fault_injection import FaultInjection
@@ -279,15 +279,15 @@ class ScriptTrace:
             yield "loss scale", digest(self.between.scales)
 
     def _name_parameters(self) -> None:
-        things = gc.get_objects()
-        modules = [thing for thing in things if issubclass(type(thing), nn.Module)]
-        for module in sorted(modules, key=lambda each: sum(1 for _ in each.parameters())):
+        # A collection of garbage changes the order of live objects, and it comes when it comes.
+        modules = sorted(objects_of(lambda kind: issubclass(kind, nn.Module)), key=_extent)
+        for module in modules:
             self._names |= {id(parameter): name for name, parameter in module.named_parameters()}
-        optimizers = [thing for thing in things if issubclass(type(thing), Optimizer)]
+        optimizers = objects_of(lambda kind: issubclass(kind, Optimizer))
         stepped = {id(p) for optimizer in optimizers for p in parameters(optimizer)}
         found = {
             id(buffer): buffer
-            for module in modules
+            for module in reversed(modules)
             if any(id(parameter) in stepped for parameter in module.parameters())
             for buffer in module.buffers()
         }
@@ -318,6 +318,12 @@ class ScriptTrace:
         more = {**saved, **self.between.events(), "state": ends, "size": size_of(weights)}
         self._records.write("exit", step=self._step, untracked={}, variables={}, random="", **more)
         self._records.close()
+
+
+def _extent(module: nn.Module) -> tuple[int, int, list[str]]:
+    """Of a module: a wrapper comes after what it wraps."""
+    names = [name for name, _ in (*module.named_parameters(), *module.named_buffers())]
+    return sum(1 for _ in module.parameters()), sum(1 for _ in module.modules()), names
 
 
 def _has_run() -> bool:
