@@ -77,4 +77,15 @@ def test_what_differs_first_between_two_runs_is_named(at: int, other: dict[str, 
     first, again = attempt(*steps), attempt(*twice)
     difference = first_difference(first, [again])
     assert difference is not None
-    assert not_deterministic(first, again, difference).message.endswith(f"first in {said}")
+    found = not_deterministic(first, again, difference)
+    assert found.message.endswith(f"first in {said}")
+    assert "model/w" in found.why
+
+
+def test_what_differs_after_equal_steps_alone_is_not_laid_to_a_step():
+    steps = [step(number, before={"weights": "a"}, gradients="a") for number in (1, 2)]
+    ends = [step(2, state={"model/w": weights}) for weights in ("a", "b")]
+    first, again = (attempt(*steps, end=end) for end in ends)
+    difference = first_difference(first, [again])
+    assert difference is not None and difference.at_end
+    assert not_deterministic(first, again, difference).message.endswith("first in the state after the last step")

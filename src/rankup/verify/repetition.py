@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from rankup.findings.finding import Confidence, Finding, Severity
+from rankup.verify.files import short
 from rankup.verify.first_difference import Difference
 from rankup.verify.trace_reader import AttemptTrace, Record
 
@@ -69,12 +70,18 @@ _ROWS = (
 _LAST = _First(
     lambda *_: True, "what the optimizer's step gives", "the optimizer draws or reads something else"
 )
+_END = _First(
+    lambda *_: True, "the state after the last step", "the code after the loop draws or reads something else"
+)
 
 
 def not_deterministic(first: AttemptTrace, again: AttemptTrace, difference: Difference) -> Finding:
     mine, theirs = (trace.steps.get(difference.step, {}).get(difference.rank) for trace in (first, again))
     row, why = _LAST, ["the same command was run twice, and nothing was killed"]
-    if mine is not None and theirs is not None:
+    why.append(f"what differs: {short(list(difference.names))}")
+    if difference.at_end:
+        row = _END
+    elif mine is not None and theirs is not None:
         row = next((row for row in _ROWS if row.applies(mine, theirs)), _LAST)
         if names := _generators(mine, theirs):
             why.append(f"after this step these generators differ: {', '.join(names)}")
