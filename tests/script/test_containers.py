@@ -186,3 +186,10 @@ def test_a_runtime_of_srun_is_refused_where_srun_does_not_start_the_ranks(tmp_pa
     )  # fmt: skip
     with pytest.raises(RankupError, match="option of srun"):
         render(spec, find_site(name, {}, tmp_path), None)
+
+
+@pytest.mark.parametrize("folder", ["run 2026-11-27 12:00", "a,b", 'say "hi"', "back\\slash"])
+def test_a_folder_that_no_runtime_can_be_given_is_refused(tmp_path: Path, folder: str):
+    spec = JobSpec(command=("x",), name="x", folder=tmp_path / folder, container="i")
+    with pytest.raises(RankupError, match="no container can be given it"):
+        render(spec, find_site("slurm", {}, tmp_path), None)

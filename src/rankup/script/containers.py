@@ -158,10 +158,12 @@ _READ = (
 def enter(spec: JobSpec, site: Site, variables: tuple[str, ...]) -> Entry:
     """What takes the ranks of ``spec`` into its container; nothing without one. ``variables`` are the job's own.
 
-    Raises ``container-needs-srun`` for a runtime that is an option of srun where something else starts the ranks.
+    Raises ``container-needs-srun`` for a runtime that is an option of srun where something else starts the ranks, and
+    ``unbindable-path``.
     """
     if not spec.container:
         return Entry()
+    _check_paths(spec)
     runtime = spec.container_runtime or site.containers.runtime
     enters, gpu_flags = RUNTIMES[runtime]
     fabric = site.fabric_of(spec)
@@ -188,6 +190,17 @@ def enter(spec: JobSpec, site: Site, variables: tuple[str, ...]) -> Entry:
             hint="--launcher torchrun or srun in a job of SLURM, or another --container-runtime",
         )
     return _with_libraries(entry, fabric.libraries)
+
+
+def _check_paths(spec: JobSpec) -> None:
+    """In mounts, runtimes separate paths by colons and commas; descriptions stand in double quotes."""
+    for path, apart in ((str(spec.folder), ':,"\\'), *((bind, ',"\\') for bind in spec.binds)):
+        if found := next((each for each in path if each in apart), ""):
+            raise RankupError(
+                "unbindable-path",
+                f"{path} has a {found} in its name: no container can be given it",
+                hint="rename the folder, or submit from another one",
+            )
 
 
 def _by_srun(spec: JobSpec, site: Site) -> bool:
