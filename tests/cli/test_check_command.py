@@ -82,6 +82,37 @@ def test_a_job_whose_program_was_not_read_is_never_without_a_word_in_any_format(
     assert annotation.startswith("::notice file=job.sh,line=5,title=not followed::train.py was not checked")
 
 
+LOOP = """\
+import torch
+
+model = torch.nn.Linear(2, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(10):
+    model(torch.randn(4, 2)).sum().backward()
+    opt.step()
+    opt.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "alone"),
+    [
+        (LOOP, True),
+        (LOOP.replace("import torch\n", "import torch\nimport rankup\nrun = rankup.init()\n"), False),
+        (LOOP.replace("import torch\n", 'import torch\ntorch.distributed.init_process_group("gloo")\n'), False),
+        (LOOP.replace("import torch\n", "import torch\nfrom helpers import prepare\n"), False),
+        (LOOP.replace(".backward()", ""), False),
+    ],
+    ids=["a loop", "rankup", "torch", "a part that nobody has read", "no training"],
+)
+def test_a_program_that_trains_in_one_process_is_named(folder, capsys, text: str, alone: bool):
+    (folder / "train.py").write_text(text)
+    said = "train.py: trains in one process. Of several, each would train a model of its own"
+    assert (said in check(capsys, "train.py")[1]) == alone
+    answer = json.loads(check(capsys, "--json", "train.py")[1])
+    assert answer["one_process"] == (["train.py"] if alone else [])
+
+
 PAGES = "https://github.com/rankup/rankup/blob/main/docs/reference/rules"
 
 

@@ -26,7 +26,7 @@ def script(folder, name, text):
         ),
         (
             {"train.py": "import torch\nloss.backward()\n", "notes.txt": "#SBATCH "},
-            ["run --nproc-per-node auto train.py", "verify train.py", "check train.py", "new train.py"],
+            ["check train.py", "run --nproc-per-node auto train.py", "verify train.py", "new train.py"],
         ),
         (
             {"train.py": "import torch, rankup\nfor x in run.steps(data): pass\n"},

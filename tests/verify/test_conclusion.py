@@ -88,4 +88,6 @@ def test_what_differs_after_equal_steps_alone_is_not_laid_to_a_step():
     first, again = (attempt(*steps, end=end) for end in ends)
     difference = first_difference(first, [again])
     assert difference is not None and difference.at_end
-    assert not_deterministic(first, again, difference).message.endswith("first in the state after the last step")
+    assert not_deterministic(first, again, difference).message.endswith(
+        "first in the state after the last step"
+    )

@@ -36,13 +36,15 @@ _MOST_ENTRIES = 300  # of a folder in whose folders a program is looked for
 class Checked:
     """What was found. ``other`` are findings that are not a rule's: comments that allow nothing.
 
-    ``not_followed`` is what the jobs start and nobody read: no rule has judged it.
+    ``not_followed`` is what the jobs start and nobody read: no rule has judged it. ``one_process`` are the programs
+    that train, and that no process joins when several are started.
     """
 
     inputs: Inputs
     diagnostics: list[Diagnostic]
     other: list[Finding]
     not_followed: list[tuple[Place, NotFollowed]]
+    one_process: list[str]
     texts: dict[str, str]  # path → text of every file that was judged, as it is (or was repaired)
 
     def can_fix(self, diagnostic: Diagnostic) -> bool:
@@ -171,7 +173,8 @@ def _check(paths: Sequence[Path], selection: Selection, site: Site | None, files
     texts = {
         document.path: document.text for document in files.documents.values() if document.path not in left_out
     }
-    return Checked(inputs, kept, other, sorted(unread, key=lambda pair: pair[0].path), texts)
+    alone = [program.document.path for program in subjects.programs if program.one_process]
+    return Checked(inputs, kept, other, sorted(unread, key=lambda pair: pair[0].path), alone, texts)
 
 
 def _on_disk(files: _Files) -> FindFile:

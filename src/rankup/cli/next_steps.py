@@ -51,10 +51,10 @@ def _files(folder: Path) -> Iterator[tuple[str, str]]:
         yield f"rankup check {job}", "mistakes in the job script and its program"
         yield f"rankup rehearse {job}", "run it without a queue"
     if program:
+        if not ours:
+            yield f"rankup check {program}", "mistakes in it, also between its ranks; whether it has ranks"
         yield f"rankup run --nproc-per-node auto {program}", "run it on all devices of this machine"
         yield f"rankup verify {program}", "kill and resume it, compare every step"
-        if not ours:
-            yield f"rankup check {program}", "mistakes in it, also between its ranks"
     if (folder / "job.toml").is_file():
         yield "rankup render job.toml", "the script of this job"
         yield "rankup submit job.toml", "submit it"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
@@ -53,6 +53,17 @@ def _write_text(checked: Checked, fixed_files: int) -> None:
     print(_summary(checked, fixed_files))
     if checked.not_followed:
         print(_unread(checked))
+    if checked.one_process:
+        print(
+            f"{_names(checked.one_process)}: trains in one process. Of several, each would train a model of its own "
+            "(docs/how-to/convert-your-loop.md)."
+        )
+
+
+def _names(paths: Iterable[str]) -> str:
+    names = list(dict.fromkeys(PurePath(path).name for path in paths))
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"{', '.join(names[:_MOST_NAMES])}{more}"
 
 
 def _text(diagnostic: Diagnostic, brief: bool, width: int | None) -> list[str]:
@@ -101,10 +112,8 @@ def _summary(checked: Checked, fixed_files: int) -> str:
 
 def _unread(checked: Checked) -> str:
     """What was read and what was not, each with the reason."""
-    read = list(dict.fromkeys(PurePath(path).name for path in checked.texts))
-    more = f" and {len(read) - _MOST_NAMES} more" if len(read) > _MOST_NAMES else ""
     unread = dict.fromkeys(f"{one.name} ({one.reason})" for _, one in checked.not_followed)
-    return f"checked: {', '.join(read[:_MOST_NAMES])}{more} · not followed: {', '.join(unread)}"
+    return f"checked: {_names(checked.texts)} · not followed: {', '.join(unread)}"
 
 
 def _as_dict(checked: Checked, fixed_files: int, failed: bool) -> dict[str, Any]:
@@ -134,6 +143,7 @@ def _as_dict(checked: Checked, fixed_files: int, failed: bool) -> dict[str, Any]
             {"name": one.name, "reason": one.reason, "path": place.path, "line": place.line}
             for place, one in checked.not_followed
         ],
+        "one_process": sorted(checked.one_process),
         "findings": found,
     }
 

@@ -54,6 +54,12 @@ class Program(ProgramCode):
         """Whether gradients are averaged over ranks, or the model is sharded: by torch or by a framework."""
         return bool(self.wraps) or (self.distributed and self.gets(Does.WRAP))
 
+    @cached_property
+    def one_process(self) -> bool:
+        """Whether it trains, and certainly has no other process to train with."""
+        alone = not (self.many_ranks or self.distributed or self.averages or self.gets(Does.GROUP))
+        return alone and self.whole and bool(self.methods("backward"))
+
     def of_frameworks(self) -> Iterator[Call]:
         """The collectives of objects that frameworks make: ``accelerator.gather()``."""
         for maker, methods in ((m, found) for row in self.framework_rows for m, found in row.collectives):
