@@ -13,7 +13,7 @@ import statistics
 from pathlib import Path
 
 from benchmarks.contest import Claim, Result
-from rankup.scale.predict.curves import CURVES, GPUS, PER_NODE
+from benchmarks.published_curves import CURVES, GPUS, PER_NODE
 from rankup.scale.predict.points import Point, Size
 from rankup.scale.predict.prediction import Score, predict_next, score
 

@@ -99,7 +99,10 @@ for step in range(10):
     [
         (LOOP, True),
         (LOOP.replace("import torch\n", "import torch\nimport rankup\nrun = rankup.init()\n"), False),
-        (LOOP.replace("import torch\n", 'import torch\ntorch.distributed.init_process_group("gloo")\n'), False),
+        (
+            LOOP.replace("import torch\n", 'import torch\ntorch.distributed.init_process_group("gloo")\n'),
+            False,
+        ),
         (LOOP.replace("import torch\n", "import torch\nfrom helpers import prepare\n"), False),
         (LOOP.replace(".backward()", ""), False),
     ],

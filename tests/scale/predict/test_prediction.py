@@ -9,11 +9,11 @@ import statistics
 from pathlib import Path
 
 import pytest
+from benchmarks.published_curves import CURVES
 from synthetic_curves import curve, machine
 
 from rankup.errors import RankupError
 from rankup.scale.predict import interval
-from rankup.scale.predict.curves import CURVES
 from rankup.scale.predict.points import Point, Size, parse_points, size_of
 from rankup.scale.predict.prediction import predict_next, score
 

@@ -103,11 +103,6 @@ class DatasetFeed(PreparedData):
     def cut(self) -> dict[str, int | None]:
         return cut_of(self.sharding, self._parts)
 
-    @property
-    def keeps_copies(self) -> bool:
-        """Whether the loader's workers keep their copies of the data set from epoch to epoch."""
-        return bool(self._loader.persistent_workers)
-
     def batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         plan = self.sharding.plan(epoch)
         self._order.epoch, self._order.start, self._order.plan = epoch, start, plan

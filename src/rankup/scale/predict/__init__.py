@@ -6,7 +6,6 @@
 | ``reduced`` | the few parameters that rates can tell, and their fit |
 | ``interval`` | how far a prediction may be off, and how that is known |
 | ``prediction`` | a prediction with its interval, the linear baseline, what is refused; its score afterwards |
-| ``curves`` | eight published curves, which the interval rests on |
 | ``recommend`` | which size to ask for |
 | ``failures`` | snapshot interval by Young and Daly, goodput |
 | ``queue_wait`` | how long a job of each size would wait, by the scheduler |

@@ -218,10 +218,6 @@ class Step:
     background: bool = False
     outer: Step | None = None
 
-    @property
-    def has_one_task(self) -> bool:
-        return self.tasks == 1
-
 
 @dataclass(frozen=True, eq=False)
 class Shell:

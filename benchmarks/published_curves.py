@@ -1,7 +1,7 @@
 """Published weak-scaling curves: V100-SXM2-16G, 8 per node, 100 Gb/s InfiniBand; samples/s at 1, 4, 8, 16, 32 GPUs.
 
-Source: the tables of the DLPerf project (https://github.com/Oneflow-Inc/DLPerf). The interval's width rests on them
-(``interval``), and ``python -m benchmarks prediction`` predicts the last number of each from the others.
+Source: the tables of the DLPerf project (https://github.com/Oneflow-Inc/DLPerf). The width of a prediction's interval
+rests on them (``rankup.scale.predict.interval``); the bench of predictions predicts each curve's last number.
 """
 
 from __future__ import annotations
