@@ -8,7 +8,7 @@ WORKERS ?= 6
 # With this variable, which images of containers like to set, every process of the tests compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test check bench campaign pictures site clean
+.PHONY: install demo test check bench campaign versions pictures site clean
 
 install: $(VENV)/.installed
 
@@ -37,6 +37,16 @@ bench: install  ## ratios, side by side with the peers in one run
 
 campaign: install  ## the full counts; the result goes to benchmarks/results/
 	$(BIN)/pytest -m campaign
+
+# What a job imports, with the oldest torch that README names and the newest: some gigabytes each.
+TORCH ?= 2.6.0 2.14.1
+versions:
+	set -e; for version in $(TORCH); do \
+	  $(PYTHON) -m venv build/torch-$$version; \
+	  build/torch-$$version/bin/pip install --quiet "torch==$$version" --editable '.[dev]'; \
+	  CUDA_VISIBLE_DEVICES= build/torch-$$version/bin/pytest -q -m 'not campaign and not gpu' -n $(WORKERS) \
+	    --dist loadfile tests/runtime tests/strategies tests/snapshots; \
+	done
 
 pictures: install  ## of the README, from a real run
 	$(BIN)/python tools/pictures.py
