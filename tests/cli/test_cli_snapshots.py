@@ -217,6 +217,22 @@ def test_export_finds_the_one_model_of_a_run_and_asks_which_of_several(tmp_path,
     assert call(capsys, "export", tmp_path, tmp_path / "two.safetensors", "--part", "1/model")[0] == 0
 
 
+@pytest.mark.parametrize("name", ["ema.pt", "ema.safetensors"])
+def test_a_registered_average_is_a_part_under_its_name(tmp_path, capsys, name: str):
+    average = {"w": torch.arange(3.0), "count": torch.tensor(7)}
+    rank_state = {"registered": {"ema": {**average, "extra": "text"}, "best": {"value": 0.5}, "plain": 3}}
+    with Saver(tmp_path, ALONE) as saver:
+        saver.save(1, SnapshotState({"0": {"model": {"w": torch.ones(2)}}}, rank_state))
+    code, said, _ = call(capsys, "export", tmp_path, tmp_path / name, "--part", "ema")
+    assert (code, said) == (0, f"{tmp_path / name}: 2 tensors of step 1\n")
+    read = torch.load if name.endswith(".pt") else read_safetensors
+    exported = read(tmp_path / name)
+    assert exported.keys() == average.keys()
+    assert all(torch.equal(exported[key], average[key]) for key in average)
+    err = call(capsys, "export", tmp_path, tmp_path / "x", "--part", "teacher")[2]
+    assert "use --part with one of: 0/model, ema\n" in err
+
+
 def test_export_overwrites_nothing_and_leaves_nothing_half_written(run, capsys, tmp_path):
     (tmp_path / "x").write_text("mine")
     assert "[file-exists]" in call(capsys, "export", run, tmp_path / "x")[2]

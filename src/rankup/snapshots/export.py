@@ -9,7 +9,10 @@ from __future__ import annotations
 import json
 import math
 import struct
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -18,8 +21,9 @@ from rankup.errors import RankupError
 from rankup.snapshots.checksum import as_bytes
 from rankup.snapshots.diff import load_tensor
 from rankup.snapshots.layout import Entry
-from rankup.snapshots.manifest import Manifest, SavedTensor
+from rankup.snapshots.manifest import Manifest
 from rankup.snapshots.shards import dtype_of
+from rankup.snapshots.snapshot import load_rank_state
 
 _DTYPES = {
     "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3",
@@ -28,25 +32,34 @@ _DTYPES = {
 }  # fmt: skip
 
 
+class _Tensor(NamedTuple):
+    """``dtype`` is a name of torch."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    read: Callable[[], torch.Tensor]
+
+
 def export(entry: Entry, manifest: Manifest, out: Path, part: str = "model") -> int:
-    """Write the tensors whose names begin with ``part/``, without that prefix. Returns their number.
+    """Write the tensors of a part of the state under their names in it. Returns their number.
 
     A run names the parts of what it prepared ``0/model``, ``0/optimizer``, ``1/model``, …; ``model`` means the only one
-    of these names. Raises RankupError if there is no such part or several, if the format lacks a dtype, or if ``out``
-    exists.
+    of these names. What was registered and has a ``state_dict`` of tensors is a part under its own name.
+
+    Raises RankupError if there is no such part or several, if the format lacks a dtype, or if ``out`` exists.
     """
-    tensors = _below(manifest.tensors, f"{_whole_part(entry, manifest, part)}/")
+    tensors = _part(entry, manifest, part)
     if out.exists():
         raise RankupError("file-exists", f"{str(out)!r} already exists", hint="use another name")
     try:
         with replacing(out) as file:
             if out.suffix == ".safetensors":
-                header = _header(tensors, manifest)
+                header = _header(tensors, manifest.step)
                 file.write(struct.pack("<Q", len(header)) + header)
-                for full in tensors.values():
-                    file.write(as_bytes(load_tensor(entry, manifest, full)))  # one at a time in memory
+                for tensor in tensors.values():
+                    file.write(as_bytes(tensor.read()))  # one at a time in memory
             else:
-                torch.save({name: load_tensor(entry, manifest, full) for name, full in tensors.items()}, file)
+                torch.save({name: tensor.read() for name, tensor in tensors.items()}, file)
     except (OSError, RuntimeError) as error:  # torch.save makes an OSError a RuntimeError
         raise RankupError(
             "export-not-written",
@@ -57,57 +70,77 @@ def export(entry: Entry, manifest: Manifest, out: Path, part: str = "model") -> 
     return len(tensors)
 
 
-def _whole_part(entry: Entry, manifest: Manifest, part: str) -> str:
-    """``part``, or ``0/part`` if one model was prepared."""
-    if _below(manifest.tensors, f"{part}/"):
-        return part
-    firsts = sorted({name.split("/")[0] for name in manifest.tensors})
-    named = [
-        f"{first}/{part}"
-        for first in firsts
-        if first.isdigit() and _below(manifest.tensors, f"{first}/{part}/")
-    ]
-    if len(named) == 1:
-        return named[0]
-    if named:
+def _part(entry: Entry, manifest: Manifest, part: str) -> dict[str, _Tensor]:
+    """The tensors of ``part``, or of ``0/part`` if one model was prepared. Wide elements come first, which keeps all
+    aligned in a file."""
+    models = sorted({first for name in manifest.tensors if (first := name.split("/")[0]).isdigit()})
+    prepared = {
+        name: tensors
+        for name in (part, *(f"{model}/{part}" for model in models))
+        if (tensors := _below(entry, manifest, f"{name}/"))
+    }
+    if part not in prepared and len(prepared) > 1:
         raise RankupError(
             "several-parts",
-            f"the run prepared {len(named)} models, so the snapshot has several parts named {part}",
+            f"the run prepared {len(prepared)} models, so the snapshot has several parts named {part}",
             context=str(entry.path),
-            hint=f"use --part with one of: {', '.join(named)}",
+            hint=f"use --part with one of: {', '.join(prepared)}",
         )
-    parts = sorted(
-        {"/".join(name.split("/")[: 1 + name.split("/")[0].isdigit()]) for name in manifest.tensors}
-    )
-    raise RankupError(
-        "nothing-to-export",
-        f"the snapshot has no part named {part}",
-        context=str(entry.path),
-        hint=f"use --part with one of: {', '.join(parts)}" if parts else "the snapshot has no tensors",
-    )
+    registered = {} if prepared else _registered(entry, manifest)
+    found = registered.get(part) or prepared.get(part) or next(iter(prepared.values()), None)
+    if found is None:
+        parts = {"/".join(name.split("/")[: 1 + name.split("/")[0].isdigit()]) for name in manifest.tensors}
+        parts |= registered.keys()
+        raise RankupError(
+            "nothing-to-export",
+            f"the snapshot has no part named {part}",
+            context=str(entry.path),
+            hint=f"use --part with one of: {', '.join(sorted(parts))}"
+            if parts
+            else "the snapshot has no tensors",
+        )
+    return dict(sorted(found.items(), key=lambda each: (-dtype_of(each[1].dtype).itemsize, each[0])))
 
 
-def _below(saved: dict[str, SavedTensor], prefix: str) -> dict[str, str]:
-    """The name in the file → the name in the snapshot. Wide elements come first, which keeps all aligned."""
-    names = [name for name in saved if name.startswith(prefix)]
-    names.sort(key=lambda name: (-dtype_of(saved[name].dtype).itemsize, name))
-    return {name.removeprefix(prefix): name for name in names}
+def _below(entry: Entry, manifest: Manifest, prefix: str) -> dict[str, _Tensor]:
+    return {
+        name.removeprefix(prefix): _Tensor(
+            saved.dtype, saved.shape, partial(load_tensor, entry, manifest, name)
+        )
+        for name, saved in manifest.tensors.items()
+        if name.startswith(prefix)
+    }
 
 
-def _header(tensors: dict[str, str], manifest: Manifest) -> bytes:
+def _registered(entry: Entry, manifest: Manifest) -> dict[str, dict[str, _Tensor]]:
+    """The registered things whose state has tensors by name, as that of a module does."""
+    state = load_rank_state(entry.path, manifest, min(manifest.states)) if manifest.states else {}
+    found: dict[str, dict[str, _Tensor]] = {}
+    for name, held in state.get("registered", {}).items():
+        tensors = {
+            key: _Tensor(
+                str(value.dtype).removeprefix("torch."), tuple(value.shape), partial(torch.clone, value)
+            )
+            for key, value in (held.items() if isinstance(held, dict) else ())
+            if isinstance(value, torch.Tensor)
+        }
+        found |= {name: tensors} if tensors else {}
+    return found
+
+
+def _header(tensors: dict[str, _Tensor], step: int) -> bytes:
     """Names, dtypes, shapes and offsets as JSON, padded so that the data begins at a multiple of eight bytes."""
-    header: dict[str, object] = {"__metadata__": {"format": "pt", "step": str(manifest.step)}}
+    header: dict[str, object] = {"__metadata__": {"format": "pt", "step": str(step)}}
     at = 0
-    for name, full in tensors.items():
-        saved = manifest.tensors[full]
+    for name, saved in tensors.items():
         if saved.dtype not in _DTYPES:
             raise RankupError(
                 "dtype-not-exportable",
-                f"safetensors does not support the dtype {saved.dtype} of {full}",
+                f"safetensors does not support the dtype {saved.dtype} of {name}",
                 hint="convert the tensor in the model, or load the snapshot with rankup",
             )
         end = at + math.prod(saved.shape) * dtype_of(saved.dtype).itemsize
-        header[name] = {"dtype": _DTYPES[saved.dtype], "shape": saved.shape, "data_offsets": [at, end]}
+        header[name] = {"dtype": _DTYPES[saved.dtype], "shape": list(saved.shape), "data_offsets": [at, end]}
         at = end
     text = json.dumps(header).encode()
     return text + b" " * (-len(text) % 8)

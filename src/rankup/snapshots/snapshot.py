@@ -94,13 +94,7 @@ class Snapshot:
         return self._state(self.world.rank) if self.world.world_size == self.world_size else None
 
     def _state(self, rank: int) -> dict[str, Any]:
-        saved = self.manifest.states[rank]
-        path = self.path / saved.file
-        if saved.size == self.manifest.files[saved.file]:
-            return load_plain(path)
-        with path.open("rb") as file:
-            file.seek(saved.at)
-            return load_plain(path, io.BytesIO(file.read(saved.size)))
+        return load_rank_state(self.path, self.manifest, rank)
 
     def _compare(
         self, live: dict[str, torch.Tensor], names: set[str], values: dict[str, Any], partial: bool
@@ -123,6 +117,16 @@ class Snapshot:
                 context=f"{self.path} (torch {self.manifest.versions.get('torch')}; here {torch.__version__})",
                 hint="use the saved model and optimizer, or start a new run in another directory",
             )
+
+
+def load_rank_state(path: Path, manifest: Manifest, rank: int) -> dict[str, Any]:
+    """What a rank saved of its own, from the snapshot's folder ``path``."""
+    saved = manifest.states[rank]
+    if saved.size == manifest.files[saved.file]:
+        return load_plain(path / saved.file)
+    with (path / saved.file).open("rb") as file:
+        file.seek(saved.at)
+        return load_plain(path / saved.file, io.BytesIO(file.read(saved.size)))
 
 
 def load_plain(path: Path, part: io.BytesIO | None = None) -> dict[str, Any]:
