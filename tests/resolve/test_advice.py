@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -25,8 +26,6 @@ def codes(folder: Path, **flags: object) -> dict[str, Severity]:
 
 
 def _with(resolved, **changes):
-    from dataclasses import replace
-
     return replace(resolved, spec=resolved.spec.model_copy(update=changes))
 
 
@@ -123,6 +122,31 @@ def test_a_container_that_may_lack_rankup_is_found_with_how_to_bind_it(tmp_path,
     findings = [finding for finding in advise(resolved) if finding.code == "container-without-rankup"]
     assert bool(findings) == found
     assert all(":/opt/rankup/rankup --env PYTHONPATH=/opt/rankup" in finding.fix for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "found"),
+    [
+        ("import rankup", {"conda": "torch-env"}, True),
+        ("import rankup", {"pixi": "workspace"}, True),
+        ("import torch", {"conda": "torch-env"}, False),
+        ("import rankup", {"conda": "torch-env", "env": {"PYTHONPATH": "/opt/rankup"}}, False),
+    ],
+)
+def test_an_environment_that_must_contain_rankup_is_named(tmp_path, text, flags, found):
+    (tmp_path / "train.py").write_text(text)
+    said = {each.code for each in advise(ask(tmp_path, site="slurm", **flags))}
+    assert ("environment-without-rankup" in said) == found
+
+
+@pytest.mark.parametrize(("folder", "found"), [("/no such disk", False), ("/usr", True)])
+def test_the_container_of_a_profile_is_looked_for_where_its_file_system_is(tmp_path, folder, found):
+    job = ask(tmp_path, site="slurm")
+    image = f"{folder}/images/torch.sif"
+    of_site = _with(replace(job, origin=job.origin | {"container": "site slurm"}), container=image)
+    of_user = _with(replace(job, origin=job.origin | {"container": "--container"}), container=image)
+    assert ("missing-container" in {each.code for each in advise(of_site)}) == found
+    assert "missing-container" in {each.code for each in advise(of_user)}
 
 
 def test_an_environment_that_is_not_there_is_found(tmp_path):

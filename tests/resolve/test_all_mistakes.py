@@ -36,7 +36,6 @@ def test_wrong_values_limits_of_the_site_and_a_missing_program_are_found_togethe
         [
             *("bad-time", "bad-array", "bad-launcher"),
             *("script-not-found", "unset-secret", "missing-account", "impossible-size", "impossible-size"),
-            "missing-container",  # the site's own
         ]
     )
 

@@ -43,6 +43,16 @@ def _container_without_rankup(job: Resolved) -> Iterator[Finding]:
         yield finding("container-without-rankup", job, image=Path(spec.container).name, package=package)
 
 
+def _environment_without_rankup(job: Resolved) -> Iterator[Finding]:
+    """An environment of another machine, or one that is known by its name alone."""
+    spec = job.spec
+    if spec.container or "PYTHONPATH" in spec.env or not imports_rankup(spec.command, spec.folder):
+        return
+    if environment := spec.conda or spec.pixi:
+        where = "--conda" if spec.conda else "--pixi"
+        yield finding("environment-without-rankup", job, place=where, environment=environment)
+
+
 def _missing_venv(job: Resolved) -> Iterator[Finding]:
     if job.spec.venv and not job.spec.container:  # in a container it may be the image's
         yield from _missing(job, "venv", job.spec.venv, "bin/activate")
@@ -54,8 +64,11 @@ def _missing_container(job: Resolved) -> Iterator[Finding]:
 
 
 def _missing(job: Resolved, key: str, text: str, *parts: str) -> Iterator[Finding]:
-    """A path that does not exist here; one with a variable, and an address, are for the job to resolve."""
+    """A path that does not exist here; one with a variable, and an address, are for the job to resolve. A path of the
+    site's profile is judged where its file system is: not on a laptop."""
     path = Path(text, *parts)
+    if job.origin[key].startswith("site ") and not _exists(Path(*path.parts[:2])):
+        return
     if "$" not in text and "://" not in text and not _exists(path):
         yield finding(f"missing-{key}", job, path=path)
 
@@ -139,6 +152,7 @@ def _no_time(job: Resolved) -> Iterator[Finding]:
 ADVICE: Mapping[str, Source[Resolved]] = {
     "python-too-old": _old_python,
     "container-without-rankup": _container_without_rankup,
+    "environment-without-rankup": _environment_without_rankup,
     "missing-venv": _missing_venv,
     "missing-container": _missing_container,
     "other-architecture": _other_architecture,
