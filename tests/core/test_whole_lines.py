@@ -22,7 +22,7 @@ watch_lines()
 for at in tqdm.tqdm(range(2), mininterval=0):
     say(f"message {at}")
     say("another")
-    warn("careful", stacklevel=1)
+    warn("careful")
 for _ in tqdm.tqdm(range(2), mininterval=0, leave=False):
     pass
 say("after a bar that has erased itself")

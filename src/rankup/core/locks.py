@@ -61,7 +61,7 @@ class Lock:
             if error.errno not in _UNSUPPORTED:
                 raise
             where = f"{self._path.parent} is on a file system without locks"
-            warn(f"{where}: make sure that only one run writes there", stacklevel=2)
+            warn(f"{where}: make sure that only one run writes there")
         return True
 
 

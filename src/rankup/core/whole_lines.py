@@ -10,7 +10,10 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import TextIO
+
+_OURS = str(Path(__file__).parents[1])
 
 
 def say(text: str) -> None:
@@ -22,10 +25,13 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def warn(text: str, *, stacklevel: int) -> None:
-    """``warnings.warn``, on a line of its own; ``stacklevel`` 1 is the caller."""
+def warn(text: str) -> None:
+    """``warnings.warn`` about the line that called rankup, on a line of its own."""
     end_line(sys.stderr)
-    warnings.warn(text, stacklevel=stacklevel + 1)
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, stacklevel=level)
 
 
 def end_line(stream: TextIO | None) -> None:

@@ -285,7 +285,6 @@ def _can_lay_out(ddp: Any) -> bool:
         return True
     warn(
         f"torch {torch.__version__} does not let DDP's buckets be laid out as they were: on three or more ranks the "
-        "first step after this resume may differ in the last bit",
-        stacklevel=2,
+        "first step after this resume may differ in the last bit"
     )
     return False

@@ -108,6 +108,13 @@ class Attempts:
 
         Raises RankupError if it fails by itself, if it traces no step, or if a signal ends it.
         """
+        try:
+            return self._run(ask)
+        except AttemptFailed as failed:
+            self._progress.ended(f"failed: {failed.message}")
+            raise
+
+    def _run(self, ask: AttemptSpec) -> AttemptEnd:
         self.count += 1
         trace = self.folder / f"trace-{self.count:02d}"
         trace.mkdir(mode=0o700, parents=True)

@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -220,12 +221,13 @@ class Lines:
     """A line per attempt, on stderr."""
 
     def __init__(self) -> None:
-        self._count = 0
+        self._count, self._began = 0, 0.0
 
     def begins(self, what: str, processes: int) -> None:
         self._count += 1
+        self._began = time.monotonic()
         on = f"{processes} process{'es' if processes > 1 else ''}"
         console.say(f"attempt {self._count}: {on}, {what} …")
 
     def ended(self, how: str) -> None:
-        console.say(f"  {how}")
+        console.say(f"  {how}, after {time.monotonic() - self._began:.0f} s")

@@ -136,4 +136,4 @@ class Stages:
         way = (
             ": start the script by `rankup run`, or use rankup.Snapshots(directory=…)" if base is None else ""
         )
-        warn(f"nothing is saved, since {why}{way}", stacklevel=2)
+        warn(f"nothing is saved, since {why}{way}")

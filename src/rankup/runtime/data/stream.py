@@ -70,8 +70,7 @@ class StreamFeed(PreparedData):
         if fill and rank == 0:
             warn(
                 "an IterableDataset has no order to keep: on another number of processes the training is another one; "
-                "on a map-style Dataset it is the same",
-                stacklevel=4,
+                "on a map-style Dataset it is the same"
             )
         self.position = Position()
         options = loader_options(loader or {}, device)
@@ -250,8 +249,7 @@ class StreamFeed(PreparedData):
             warn(
                 "the data set splits itself over loader workers: each rank reads all of it, and takes every "
                 f"{self._reader.world_size}th sample. If it does not split over ranks too, sharded='workers' lets each "
-                "rank read its part alone",
-                stacklevel=2,
+                "rank read its part alone"
             )
         if not exact:
             why = "another number of processes or loader workers reads it, which get its samples in another order"
@@ -281,8 +279,7 @@ class StreamFeed(PreparedData):
             if self._reader.rank == 0 and length != handed:
                 warn(
                     f"the data set says that it has {length} samples, but {handed} were handed out over all ranks in "
-                    f"this pass: {off_by(handed, length)}. Its __len__ is wrong, or what sharded= says of it",
-                    stacklevel=2,
+                    f"this pass: {off_by(handed, length)}. Its __len__ is wrong, or what sharded= says of it"
                 )
 
     def _gather(self, mine: Any) -> list[Any]:

@@ -87,8 +87,7 @@ def warn_uncounted(loss: torch.Tensor) -> None:
     if math.isfinite(value) and value:
         warn(
             f"count= is 0 on this rank and its loss is {value:g}: nothing of it is used. count= must count everything "
-            'that the loss holds; for a sum divided by a number of your own: run.backward(loss, reduction="sum")',
-            stacklevel=4,
+            'that the loss holds; for a sum divided by a number of your own: run.backward(loss, reduction="sum")'
         )
 
 

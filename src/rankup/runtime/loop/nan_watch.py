@@ -49,6 +49,5 @@ class NanWatch:
         self._told = True
         warn(
             f"{what} is NaN at step {step} on rank {self._rank}: the weights will be NaN as well, unless "
-            "your loop leaves this step out (said once)",
-            stacklevel=4,
+            "your loop leaves this step out (said once)"
         )

@@ -171,8 +171,7 @@ class OptimizerSteps:
             warn(
                 f"gradients are never cleared: each step of {type(optimizer).__name__} adds to those of the steps "
                 "before. Is opt.zero_grad() missing? run.step(opt) clears what is there at the step, and not what a "
-                "later loss of the body leaves on its model (a GAN's generator loss on the discriminator)",
-                stacklevel=2,
+                "later loss of the body leaves on its model (a GAN's generator loss on the discriminator)"
             )
         self._never_cleared.add(id(optimizer))
 

@@ -26,13 +26,11 @@ class DP(Strategy):
         gpus = torch.cuda.device_count() if device.type == "cuda" else 0
         if gpus < 2:
             warn(
-                f"strategy dp found {gpus} GPUs to spread over: this is plain training on one {device.type} device",
-                stacklevel=4,
+                f"strategy dp found {gpus} GPUs to spread over: this is plain training on one {device.type} device"
             )
             return model
         warn(
             "strategy dp copies the model to every GPU in every step, from one process: it is here to compare with; "
-            "ddp with one process per GPU is faster",
-            stacklevel=4,
+            "ddp with one process per GPU is faster"
         )
         return call_through(model, nn.DataParallel(model))
