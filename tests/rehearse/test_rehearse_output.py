@@ -237,6 +237,8 @@ MISTAKES = [
     (HEAD + f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID trian.py'", {"missing-program"}),
     ("srun apptainer exec image.sif torchrun --standalone --nproc_per_node=4 train.py", {"separate-worlds",
      "no-gpu"}),
+    (f"export APPTAINER_NV=1\nsrun apptainer exec image.sif {C10D} train.py", set()),
+    (f"module load lumi-bindings/1\nsrun singularity exec image.sif {C10D} train.py", set()),
     ("echo nothing", {"nothing-started"}),
     ("set -e\nfalse\nsrun python train.py", {"script-failed"}),
     ("srun ./run.sh", {"missing-file"}),

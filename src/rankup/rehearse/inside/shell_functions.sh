@@ -1,7 +1,10 @@
 # Read by every bash of a rehearsal (BASH_ENV): what is a function or a builtin on a cluster, and not a command.
 case ":$PATH:" in *":@bin@:"*) ;; *) export PATH="@bin@:$PATH" ;; esac
 case ":${PYTHONPATH:-}:" in *":@hook@:"*) ;; *) export PYTHONPATH="@hook@${PYTHONPATH:+:$PYTHONPATH}" ;; esac
-module() { @bin@/module "$@"; }
+module() {
+  case ${1:-} in load | add) export LOADEDMODULES="${LOADEDMODULES:+$LOADEDMODULES:}${*:2}" ;; esac
+  @bin@/module "$@"
+}
 ml() { @bin@/module "$@"; }
 conda() { @bin@/conda "$@"; }
 mamba() { @bin@/mamba "$@"; }

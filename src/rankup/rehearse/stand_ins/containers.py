@@ -11,6 +11,11 @@ from rankup.rehearse.stand_ins.context import Here
 #: They have no subcommand, and know the image otherwise (ch-run's is the first word).
 _OWN_RUN = ("shifter", "ch-run")
 _CLEAN = {"cleanenv", "containall"}
+# Options as variables; and LUMI's modules bind what GPUs need (singularity-AI-bindings and the like).
+_GPU_VARIABLES = tuple(
+    f"{of}_{name}" for of in ("APPTAINER", "SINGULARITY") for name in ("NV", "ROCM", "NVCCLI")
+)
+_GPU_MODULES = "bindings"
 _KEPT = ("PATH", "HOME", "BASH_ENV", "PYTHONPATH", "RANKUP_REHEARSE")
 
 
@@ -38,7 +43,13 @@ def main(here: Here) -> int:
         rest, image = [image, *rest], "(unknown)"
     if rest[:1] == ["--"]:
         rest.pop(0)
-    if apptainer and any(here.job.gpus) and not {"nv", "rocm", "nvccli"} & line.options.keys():
+    given = {"nv", "rocm", "nvccli"} & line.options.keys() or any(map(here.env.get, _GPU_VARIABLES))
+    if (
+        apptainer
+        and any(here.job.gpus)
+        and not given
+        and _GPU_MODULES not in here.env.get("LOADEDMODULES", "")
+    ):
         here.note(
             f"{here.name} {subcommand} {image} has neither --nv nor --rocm: no GPU inside, unless the site adds it",
             "no-gpu",
