@@ -19,8 +19,8 @@ def find(program: Program) -> Iterator[Match]:
     optimizer, has_state = _optimizer(program)
     if not program.whole or program.gets(Does.SAVE) or not loads(program) or not optimizer:
         return
-    reads = read_keys(program)
-    for snapshot in snapshots(program):
+    reads, saved = read_keys(program), snapshots(program)
+    for snapshot in saved:
         epochs = [e.key for e in snapshot.entries if "epoch" in e.key.lower() and e.key in reads]
         if not epochs or not snapshot.has("model", "net", "state_dict"):
             continue
@@ -35,7 +35,9 @@ def find(program: Program) -> Iterator[Match]:
         if unread and has_state:
             message = f'The snapshot holds the state of {optimizer} ("{unread}"), and nothing loads it.'
             yield match(call.module, call.node, message)
-        elsewhere = any(says(one.node, ("optim",)) for one in program.named("torch.save"))
+        # The best model, beside the last whole state; or the optimizer in a file of its own.
+        elsewhere = any(other.has(*OPTIMIZER_STATE) for other in saved)
+        elsewhere |= any(says(one.node, ("optim",)) for one in program.named("torch.save"))
         if not snapshot.has(*OPTIMIZER_STATE) and not elsewhere:
             yield match(
                 call.module,
