@@ -26,6 +26,10 @@ def script(folder, name, text):
         ),
         (
             {"train.py": "import torch\nloss.backward()\n", "notes.txt": "#SBATCH "},
+            ["check train.py", "verify train.py", "new train.py"],  # on several devices: a model each
+        ),
+        (
+            {"train.py": "import torch\ntorch.distributed.init_process_group()\nloss.backward()\n"},
             ["check train.py", "run --nproc-per-node auto train.py", "verify train.py", "new train.py"],
         ),
         (

@@ -73,7 +73,11 @@ def saying(run: Any, do: Any) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         do()
-    return [str(one.message) for one in caught if "nothing is saved" in str(one.message)]
+    said = [one for one in caught if "nothing is saved" in str(one.message)]
+    assert all(Path(one.filename) == Path(__file__) for one in said), (
+        "the script's line, and not one of rankup's"
+    )
+    return [str(one.message) for one in said]
 
 
 def loop(run: Any) -> None:

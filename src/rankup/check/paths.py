@@ -81,6 +81,13 @@ def check_program(path: Path, start: Start, selection: Selection, site: Site | N
     return [diagnostic.finding for diagnostic in kept if diagnostic.finding.severity is not Severity.NOTE]
 
 
+def trains_alone(path: Path) -> bool:
+    """Whether a program trains in one process, and certainly has no other to train with."""
+    document = _Files().read(path)
+    subjects = read_subjects([], [document] if document else [], _on_disk(_Files()), None)
+    return any(program.one_process for program in subjects.programs)
+
+
 def repair_paths(
     paths: Sequence[Path], selection: Selection, site: Site | None, safeties: frozenset[Safety]
 ) -> tuple[Checked, dict[str, tuple[Document, Document]]]:

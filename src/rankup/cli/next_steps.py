@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rankup.check.inputs import has_directives, imports_training, kind_of, read_document
+from rankup.check.paths import trains_alone
 from rankup.errors import RankupError
 from rankup.run.markers import read_markers
 
@@ -52,8 +53,9 @@ def _files(folder: Path) -> Iterator[tuple[str, str]]:
         yield f"rankup rehearse {job}", "run it without a queue"
     if program:
         if not ours:
-            yield f"rankup check {program}", "mistakes in it, also between its ranks; whether it has ranks"
-        yield f"rankup run --nproc-per-node auto {program}", "run it on all devices of this machine"
+            yield f"rankup check {program}", "mistakes in it, also between its ranks"
+        if ours or not trains_alone(folder / program):
+            yield f"rankup run --nproc-per-node auto {program}", "run it on all devices of this machine"
         yield f"rankup verify {program}", "kill and resume it, compare every step"
     if (folder / "job.toml").is_file():
         yield "rankup render job.toml", "the script of this job"

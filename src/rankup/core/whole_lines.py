@@ -7,13 +7,15 @@ uses, shows each write at once, and the lines of several processes would mix.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-_OURS = str(Path(__file__).parents[1])
+# Between the script's line and a warning stand rankup's own, and those of its context managers.
+_BETWEEN = (str(Path(__file__).parents[1]), contextlib.__file__)
 
 
 def say(text: str) -> None:
@@ -29,7 +31,7 @@ def warn(text: str) -> None:
     """``warnings.warn`` about the line that called rankup, on a line of its own."""
     end_line(sys.stderr)
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_BETWEEN):
         level, frame = level + 1, frame.f_back
     warnings.warn(text, stacklevel=level)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -28,12 +29,18 @@ def training_facts(run: RunContext, feed: DataFeed) -> dict[str, Any]:
         "seed": run.seed,
         "model": ", ".join(_described(model) for model in run.models),
         "optimizer": ", ".join(dict.fromkeys(type(one).__name__ for one in run.optimizers)),
-        "lr": groups[0].get("lr") if groups and isinstance(groups[0].get("lr"), float | int) else None,
+        "lr": _rate(groups[0]) if groups else None,
         "weight_decay": groups[0].get("weight_decay") if groups else None,
         "length": cut.get("length"),
         "global_batch": cut.get("global_batch"),
         "accumulate": cut.get("accumulate"),
     }
+
+
+def _rate(group: Mapping[str, Any]) -> float | None:
+    """The learning rate that was asked for: a schedule may begin with a part of it."""
+    rate = group.get("initial_lr", group.get("lr"))
+    return rate if isinstance(rate, float | int) else None
 
 
 def tf32_in_use(device: torch.device) -> bool:
