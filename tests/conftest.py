@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from multiprocessing import resource_tracker, spawn
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = in_order(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Before torch 2.8 rankup refuses fsdp and pp on CPUs: what needs them is skipped (`make versions`)."""
+    report: Any = yield
+    old = tuple(map(int, version("torch").split(".")[:2])) < (2, 8)
+    if report.failed and old and "torch-too-o" in str(report.longrepr):  # pytest shortens it
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), 0, "Skipped: this torch is refused for the strategy on CPUs")
+    return report  # type: ignore[return-value]
 
 
 def pytest_collection_finish() -> None:
