@@ -30,6 +30,7 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -134,7 +135,7 @@ class ScriptTrace:
                 self._interruption.evaluation(self._step)
 
     def before_step(self, optimizer: Optimizer, *_: Any) -> None:
-        if _has_run() or self._silent:
+        if _has_run() or self._silent or _makes_state():
             return
         if id(optimizer) not in self._numbers:
             self._numbers[id(optimizer)] = self._free_number()
@@ -234,7 +235,7 @@ class ScriptTrace:
         return found.done, found.restored
 
     def after_step(self, optimizer: Optimizer, *_: Any) -> None:
-        if self._records is None or self._interruption is None or self._silent:
+        if self._records is None or self._interruption is None or self._silent or _makes_state():
             return
         self._interruption.record_follows()
         self._step += 1
@@ -330,3 +331,11 @@ def _has_run() -> bool:
     """Whether rankup's own loop is traced in this process."""
     own = sys.modules.get("rankup.runtime.tracing.trace")
     return own is not None and own._latest is not None
+
+
+def _makes_state() -> bool:
+    """Whether the step at hand is one of zeros, by which torch.distributed.checkpoint makes an optimizer's state."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "_init_optim_state":
+        frame = frame.f_back
+    return frame is not None
