@@ -75,6 +75,8 @@ def record() -> None:
         (scaler, "step", between.scaled_step, None),
     ):
         _wrap(owner, name, note, fails)
+    if dist.is_available():
+        _settle_before_collectives()
     atexit.register(script.exit)
     os.register_at_fork(after_in_child=script.forked)
 
@@ -101,6 +103,22 @@ def _wrap(
         return given
 
     setattr(owner, name, wrapped)
+
+
+def _settle_before_collectives() -> None:
+    """What a rank has written is complete once it takes part in a collective: the others go on from it. Each of them
+    asks first whether this rank is in its group; so does ``get_rank``, which may come in the middle of a save."""
+    from torch.distributed import distributed_c10d as c10d
+
+    original = c10d._rank_not_in_group
+
+    @functools.wraps(original)
+    def asked(*args: Any, **options: Any) -> bool:
+        if not sys._getframe(1).f_code.co_name.startswith("get_"):
+            SAVES.settles()
+        return original(*args, **options)
+
+    c10d._rank_not_in_group = asked
 
 
 class ScriptTrace:
