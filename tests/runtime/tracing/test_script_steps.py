@@ -45,3 +45,28 @@ def test_a_step_by_which_torch_makes_the_optimizer_s_state_is_none_of_the_script
         (1, [0.1], 1),
         (2, [0.1], 1),
     ]
+
+
+SKIPS = """\
+import torch
+
+net = torch.nn.Linear(2, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cpu")
+for epoch in range(2):
+    for n, x in enumerate(torch.utils.data.DataLoader(torch.ones(5, 2))):
+        scaler.scale(net(x).sum()).backward()
+        if n in (0, 2, 4):
+            net.weight.grad.fill_(torch.inf)
+        scaler.step(opt)
+        scaler.update()
+        opt.zero_grad()
+"""
+
+
+def test_what_a_scaled_step_that_was_skipped_took_is_of_no_step(tmp_path: Path):
+    steps = steps_of(tmp_path, SKIPS)
+    # Else a process that is resumed after it, and takes its batch no more, has lost gradients.
+    assert [(step["rows"], step["epoch"]) for step in steps] == [([1], 1), ([3], 1), ([1], 2), ([3], 2)]
+    assert {(len(step["loss"]), len(step["inputs"])) for step in steps} == {(1, 1)}
+    assert [step["epoch_end"] for step in steps] == [False, False, True, False]

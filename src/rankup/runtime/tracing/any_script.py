@@ -9,7 +9,7 @@ torch tells of each step of any optimizer, whichever library calls it. Records a
   indices that the sampler told, or digests. ``epoch``: the number of the loader's pass
 - ``inputs``: a digest of what each outermost call of a module was given (``script_inputs.py``), and in ``iterated``
   the generators before a loader began
-- ``saved``, ``saves``, ``evaluated``, ``epoch_end``, ``skipped``: what else happened since then (``between_steps.py``)
+- ``saved``, ``saves``, ``evaluated``, ``epoch_end``: what else happened since then (``between_steps.py``)
 - ``gradients``, ``gradient_size``: a digest of the gradients, and the sum of their absolute values
 - ``untracked``: the global generators
 
@@ -72,7 +72,7 @@ def record() -> None:
         (torch.Tensor, "backward", between.loss, None),
         (torch.nn.Module, "eval", between.evaluates, None),
         (scaler, "__init__", between.scaler, None),
-        (scaler, "step", between.scaled_step, None),
+        (scaler, "step", script.scaled_step, None),
     ):
         _wrap(owner, name, note, fails)
     if dist.is_available():
@@ -151,6 +151,11 @@ class ScriptTrace:
                 self._interruption.reached(EPOCH, self._step)
             else:
                 self._interruption.evaluation(self._step)
+
+    def scaled_step(self, *_: Any) -> None:
+        """A ``GradScaler`` was asked for a step. What was collected for one that it skipped is of no step."""
+        if self.between.skips():
+            self._inputs.skips()
 
     def before_step(self, optimizer: Optimizer, *_: Any) -> None:
         if _has_run() or self._silent or _makes_state():
