@@ -107,3 +107,60 @@ def test_saves_are_counted_where_no_files_are_kept(tmp_path: Path):
     subprocess.run([sys.executable, "script.py", "torch"], cwd=tmp_path, env=env, check=True, timeout=240)
     records = read_records(trace / "rank-0.jsonl")
     assert [record["saved"] for record in records if "saved" in record] == [0, 1, 1, 1]
+
+
+COLLECTIVES = """\
+import torch
+import torch.distributed as dist
+from rankup.runtime.tracing.saves import SAVES
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+x = torch.zeros(1)
+for name, takes_part in {
+    "barrier": dist.barrier,
+    "all_reduce": lambda: dist.all_reduce(x),
+    "reduce": lambda: dist.reduce(x, 0),
+    "broadcast": lambda: dist.broadcast(x, 0),
+    "all_gather": lambda: dist.all_gather([x], x),
+    "all_gather_into_tensor": lambda: dist.all_gather_into_tensor(torch.zeros(1), x),
+    "gather": lambda: dist.gather(x, [torch.zeros(1)]),
+    "scatter": lambda: dist.scatter(x, [torch.zeros(1)]),
+    "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(torch.zeros(1), x),
+    "all_to_all_single": lambda: dist.all_to_all_single(torch.zeros(1), x),
+    "all_gather_object": lambda: dist.all_gather_object([None], 1),
+    "gather_object": lambda: dist.gather_object(1, [None]),
+    "scatter_object_list": lambda: dist.scatter_object_list([None], [1]),
+    "broadcast_object_list": lambda: dist.broadcast_object_list([1]),
+}.items():
+    with open(name, "wb") as file:
+        file.write(b"half")
+        dist.get_rank(), dist.get_world_size(), dist.get_backend()
+        file.write(b"half")
+    takes_part()
+    print(name, SAVES.made[-1:] == [(name, 8)])
+"""
+
+
+def test_what_a_rank_has_written_is_complete_when_a_collective_begins(tmp_path: Path):
+    # The other ranks go on from it: they may write what a kill in the save does not leave.
+    trace, mine = tmp_path / "verify" / "trace-01", tmp_path / "mine"
+    trace.mkdir(parents=True)
+    mine.mkdir()
+    (mine / "script.py").write_text(COLLECTIVES)
+    env = {
+        **os.environ,
+        "PYTHONPATH": f"{STARTUP}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+        "RANKUP_TRACE": str(trace),
+        "RANKUP_WRITTEN": str(trace.parent),
+    }
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=mine,
+        env=env,
+        check=True,
+        timeout=240,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 14 and all(line.endswith(" True") for line in lines), lines

@@ -9,7 +9,7 @@ torch tells of each step of any optimizer, whichever library calls it. Records a
   indices that the sampler told, or digests. ``epoch``: the number of the loader's pass
 - ``inputs``: a digest of what each outermost call of a module was given (``script_inputs.py``), and in ``iterated``
   the generators before a loader began
-- ``saved``, ``saves``, ``evaluated``, ``epoch_end``, ``skipped``: what else happened since then (``between_steps.py``)
+- ``saved``, ``saves``, ``evaluated``, ``epoch_end``: what else happened since then (``between_steps.py``)
 - ``gradients``, ``gradient_size``: a digest of the gradients, and the sum of their absolute values
 - ``untracked``: the global generators
 
@@ -30,6 +30,7 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -71,9 +72,11 @@ def record() -> None:
         (torch.Tensor, "backward", between.loss, None),
         (torch.nn.Module, "eval", between.evaluates, None),
         (scaler, "__init__", between.scaler, None),
-        (scaler, "step", between.scaled_step, None),
+        (scaler, "step", script.scaled_step, None),
     ):
         _wrap(owner, name, note, fails)
+    if dist.is_available():
+        _settle_before_collectives()
     atexit.register(script.exit)
     os.register_at_fork(after_in_child=script.forked)
 
@@ -100,6 +103,22 @@ def _wrap(
         return given
 
     setattr(owner, name, wrapped)
+
+
+def _settle_before_collectives() -> None:
+    """What a rank has written is complete once it takes part in a collective: the others go on from it. Each of them
+    asks first whether this rank is in its group; so does ``get_rank``, which may come in the middle of a save."""
+    from torch.distributed import distributed_c10d as c10d
+
+    original = c10d._rank_not_in_group
+
+    @functools.wraps(original)
+    def asked(*args: Any, **options: Any) -> bool:
+        if not sys._getframe(1).f_code.co_name.startswith("get_"):
+            SAVES.settles()
+        return original(*args, **options)
+
+    c10d._rank_not_in_group = asked
 
 
 class ScriptTrace:
@@ -133,8 +152,13 @@ class ScriptTrace:
             else:
                 self._interruption.evaluation(self._step)
 
+    def scaled_step(self, *_: Any) -> None:
+        """A ``GradScaler`` was asked for a step. What was collected for one that it skipped is of no step."""
+        if self.between.skips():
+            self._inputs.skips()
+
     def before_step(self, optimizer: Optimizer, *_: Any) -> None:
-        if _has_run() or self._silent:
+        if _has_run() or self._silent or _makes_state():
             return
         if id(optimizer) not in self._numbers:
             self._numbers[id(optimizer)] = self._free_number()
@@ -234,7 +258,7 @@ class ScriptTrace:
         return found.done, found.restored
 
     def after_step(self, optimizer: Optimizer, *_: Any) -> None:
-        if self._records is None or self._interruption is None or self._silent:
+        if self._records is None or self._interruption is None or self._silent or _makes_state():
             return
         self._interruption.record_follows()
         self._step += 1
@@ -330,3 +354,11 @@ def _has_run() -> bool:
     """Whether rankup's own loop is traced in this process."""
     own = sys.modules.get("rankup.runtime.tracing.trace")
     return own is not None and own._latest is not None
+
+
+def _makes_state() -> bool:
+    """Whether the step at hand is one of zeros, by which torch.distributed.checkpoint makes an optimizer's state."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "_init_optim_state":
+        frame = frame.f_back
+    return frame is not None

@@ -40,10 +40,10 @@ class BetweenSteps:
         self._batches: list[tuple[str, list[Any]]] = []  # their digests, and their samples
         self._aside: list[tuple[str, list[Any]]] = []  # the first batch of an evaluation
         self._losses: list[str] = []
-        self._evaluated = 0
+        self._evaluated = 0  # since the last step
+        self._parts = 0  # since then, or since one that was skipped
         self._epoch = 0
         self._epoch_end = False
-        self._skipped: list[Any] = []
 
     def trains(self, models: list[nn.Module]) -> None:
         self._models = [ref(model) for model in models]
@@ -91,11 +91,14 @@ class BetweenSteps:
     def scaler(self, scaler: Any, _: Any = None) -> None:
         self._scalers.add(scaler)
 
-    def scaled_step(self, scaler: Any, _: Any = None) -> None:
-        """A ``GradScaler`` was asked for a step; without one of the optimizer it was skipped."""
-        if self._steps == self._scaled:
-            self._skipped.append(_scale(scaler))
+    def skips(self) -> bool:
+        """Whether the step that a ``GradScaler`` was asked for was skipped: there was none of the optimizer. Then its
+        batches are trained by no step, and its gradients are in none."""
+        skipped = self._steps == self._scaled
         self._scaled = self._steps
+        if skipped:
+            self._forget()
+        return skipped
 
     # ------------------------------------------------------------------------- what is written
 
@@ -112,7 +115,7 @@ class BetweenSteps:
     def since_step(self, expected: list[str] | None) -> dict[str, Any]:
         """The fields of a step's record; then it begins anew. ``expected``: what an earlier process took for it."""
         # A script may take all its batches where no gradients are computed: one ahead of each step.
-        batches = self._batches or (self._aside if self._evaluated == 1 else [])
+        batches = self._batches or (self._aside if self._parts == 1 else [])
         if expected is not None:
             batches = batches[len(batches) - min(len(expected), len(batches)) :]
         digests = [each for each, _ in batches]
@@ -124,15 +127,18 @@ class BetweenSteps:
             "rows": [sample for _, samples in batches for sample in samples],
             "epoch": self._epoch,
             "loss": self._losses,
-            "skipped": self._skipped,
             **self.events(),
         }
-        self._trained |= self._taken
-        self._taken = WeakSet()
+        self._forget()
         self._steps += 1
-        self._batches, self._aside, self._losses, self._skipped = [], [], [], []
         self._evaluated, self._epoch_end = 0, False
         return found
+
+    def _forget(self) -> None:
+        self._trained |= self._taken
+        self._taken = WeakSet()
+        self._batches, self._aside, self._losses = [], [], []
+        self._parts = 0
 
     def events(self) -> dict[str, Any]:
         return {"evaluated": self._evaluated, "epoch_end": self._epoch_end}
@@ -143,6 +149,7 @@ class BetweenSteps:
 
     def _part_of_an_evaluation(self) -> None:
         self._evaluated += 1
+        self._parts += 1
         self._reached(EVALUATION)
 
 

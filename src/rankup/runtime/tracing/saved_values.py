@@ -60,6 +60,9 @@ class _Thing:
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
 
+    def __repr__(self) -> str:  # without an address: it may be a key of a mapping
+        return f"{type(self).__name__}{self.__dict__['parts']}"
+
     def __setstate__(self, state: Any) -> None:
         self.__dict__["parts"].append(state)
 

@@ -2,9 +2,9 @@
 
 A save is a call of ``torch.save`` or of safetensors, a new file of h5py, or a file that the script writes from its
 beginning and that may hold the weights, by its size. Nobody tells when a file is complete. So a save is done at the
-next thing that the script does: another change on disk, a batch, a step. Until then nothing has followed it. A file
-that is cut to its first half at that time is what a kill in the middle of the writing leaves: the same bytes, and
-nothing that comes after them.
+next thing that the script does: another change on disk, a batch, a step, a collective. Until then nothing has followed
+it. A file that is cut to its first half at that time is what a kill in the middle of the writing leaves: the same
+bytes, and nothing that comes after them.
 """
 
 from __future__ import annotations

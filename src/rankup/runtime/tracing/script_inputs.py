@@ -77,6 +77,10 @@ class ScriptInputs:
         self._given, self.iterated = [], None
         return {"inputs": given, "iterated": iterated}
 
+    def skips(self) -> None:
+        """What was given was for no step. The generators before the loader began are those of the next one, too."""
+        self._given = []
+
     def _drawn(self, loader: Any) -> None:
         self._begin()
         if torch.is_grad_enabled() and not self._ignored():  # else an evaluation
