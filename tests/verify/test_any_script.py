@@ -219,6 +219,41 @@ def test_a_script_that_must_be_told_where_to_go_on_begins_again_without(tmp_path
     assert [finding["code"] for finding in answer["findings"]] == ["begins-again"]
 
 
+BY_STEPS = """\
+import os
+import torch
+
+torch.manual_seed(0)
+net = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.01)
+done = 0
+if os.path.exists("last.pt"):
+    saved = torch.load("last.pt")
+    net.load_state_dict(saved["net"])
+    torch.set_rng_state(saved["random"])
+    done = saved["done"]
+while done < 8:
+    loss = net(torch.randn(3, 4)).square().mean()
+    loss.backward()
+    opt.step()
+    opt.zero_grad()
+    done += 1
+    if done % 2 == 0:
+        torch.save({"net": net.state_dict(), "random": torch.get_rng_state(), "done": done}, "last.tmp")
+        os.replace("last.tmp", "last.pt")
+print(loss.item())
+"""
+
+
+def test_a_resume_that_fails_names_the_interruption_before_it_and_what_is_true_of_its_script(tmp_path: Path):
+    (tmp_path / "steps.py").write_text(BY_STEPS)
+    _, answer = verify(tmp_path, "--kills", "2", "steps.py")
+    (finding,) = answer["findings"]
+    assert finding["code"] == "resume-fails"
+    assert finding["place"] == "killed and started again, killed after the last line of the script", finding
+    assert "uses what only the loop sets" in finding["fix"] and "run.meter" not in finding["fix"]
+
+
 SPAWNS = """\
 import sys, torch, torch.multiprocessing as mp
 import script_of_a_rank

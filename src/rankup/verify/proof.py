@@ -194,7 +194,7 @@ def _killed(
             saves = last_saves(random, course, kills)
             made += trial.to_the_end(trial.ask("to its end", snapshots, saves=saves))
     except AttemptFailed as error:
-        failure = of_failure(error)
+        failure = of_failure(error, f"killed {tried[-1]}" if tried else "")
     files = (*reference.files, trial.files.after_training())
     finding = _what_differs(reference, made, files, failure)
     count, steps = trial.attempts.count - before, compared(reference.first, made)
