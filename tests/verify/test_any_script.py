@@ -254,6 +254,29 @@ def test_a_resume_that_fails_names_the_interruption_before_it_and_what_is_true_o
     assert "uses what only the loop sets" in finding["fix"] and "run.meter" not in finding["fix"]
 
 
+@pytest.mark.parametrize(
+    ("restores", "code"),
+    [
+        (True, "data-not-restored"),
+        pytest.param(False, "generators-not-restored", marks=pytest.mark.campaign),
+    ],
+)
+def test_a_batch_that_was_drawn_ahead_of_the_save_and_is_lost_is_no_fault_of_the_generators(
+    tmp_path: Path, restores: bool, code: str
+):
+    text = BY_STEPS.replace("while done", "batch = torch.randn(3, 4)\nwhile done")
+    # Noise is drawn between the batches: none of a resume is that of another step.
+    text = text.replace("loss = net(torch.randn(3, 4)).square().mean()", "loss = net(batch).square().mean()")
+    text = text.replace(
+        "    loss.back", "    loss = loss * torch.rand(1)\n    batch = torch.randn(3, 4)\n    loss.back"
+    )
+    text = text if restores else text.replace("    torch.set_rng", "    torch.get_rng_state() # ")
+    (tmp_path / "steps.py").write_text(text)
+    _, answer = verify(tmp_path, "--kills", "1", "steps.py")
+    assert [finding["code"] for finding in answer["findings"]] == [code], answer
+    assert ("drawn ahead" in answer["findings"][0]["message"]) == restores
+
+
 SPAWNS = """\
 import sys, torch, torch.multiprocessing as mp
 import script_of_a_rank

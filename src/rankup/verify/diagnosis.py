@@ -27,12 +27,12 @@ _WRITTEN_ANY = (
     "it, and save what must go on"
 )
 _UNSET_ANY = (
-    "if no step is left to train, or none of an epoch, the code after the loop uses what only the loop sets: give these "
-    "variables a value before the loop"
+    "if no step is left to train, or none of an epoch, the code after the loop uses what only the loop sets: give "
+    "these variables a value before the loop"
 )
 _UNSET = (
-    "a resume may begin right after the last step of an epoch: then the code after the inner loop runs before the loop's "
-    "body. Set its variables before the inner loop, or use run.meter or run.register"
+    "a resume may begin right after the last step of an epoch: then the code after the inner loop runs before the "
+    "loop's body. Set its variables before the inner loop, or use run.meter or run.register"
 )
 _WRITTEN = (
     "what the script writes and prints must follow from registered state: use values = run.register(best=0.0) before "

@@ -145,7 +145,7 @@ def _of_script(trial: Trial, reference: Reference) -> Proof:
             "not shortened: the script ends within three steps after its second save, or saves less often"
         )
     not_crossed = left_out(first, plan.kills, shortened=cut is not None)
-    if not_crossed and scenarios[0].same:
+    if not_crossed and all(scenario.same for scenario in scenarios):
         notes.append(_for_a_proof(f"--kills {plan.kills}"))
     if (lost := not_finite_from(first)) is not None:
         not_crossed.append(
