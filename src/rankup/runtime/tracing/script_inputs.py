@@ -80,7 +80,7 @@ class ScriptInputs:
         for name, set_, *owners in (
             ("torch", "set_rng_state", torch, torch.random),
             ("python", "setstate", random),
-            ("numpy", "set_state", sys.modules.get("numpy.random")),
+            ("numpy", "set_state", getattr(sys.modules.get("numpy"), "random", None)),
         ):
             self._notes(f"generator {name}", set_, owners)
 
