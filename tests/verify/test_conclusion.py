@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,7 +46,10 @@ def test_the_first_part_that_differs_is_the_last_that_is_judged(code: str, verdi
 
 def test_the_parts_are_lines_and_a_page_that_runs_nothing_of_a_name():
     lines = text(proof()).splitlines()
-    assert "position  found each time: 2 to 2 steps trained again" in lines
+    assert "position  found each time: 2 steps trained again" in lines
+    one, two = (replace(PLACE, resumed_at=at) for at in (5, 4))
+    assert replace(proof(), positions=(one, two)).parts[0].text == "1 to 2 steps trained again"
+    assert replace(proof(), positions=(one, one)).parts[0].text == "1 step trained again"
     assert f"  {PLACE.text}; 0–3 twice" in lines
     page = verify_page(proof("other-files"), "train.py '<script>'", "runs/x")
     assert PLACE.text in page and "Content-Security-Policy" in page

@@ -162,6 +162,7 @@ def test_a_resume_that_waits_for_ever_is_ended_and_named(tmp_path: Path, monkeyp
     assert ended.value.code == 1
     (finding,) = json.loads((tmp_path / "answer.json").read_text())["findings"]
     assert finding["code"] == "resume-fails" and "had not ended after" in finding["why"]
+    assert "killed after step" in finding["place"]
 
 
 def test_arguments_of_a_resume_name_the_newest_checkpoint_or_its_number(tmp_path: Path):

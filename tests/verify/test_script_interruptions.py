@@ -9,7 +9,7 @@ import pytest
 from test_any_script import verify
 from verify_records import attempt, step
 
-from rankup.verify.interruptions import KINDS, choose
+from rankup.verify.interruptions import KINDS, choose, left_out
 from rankup.verify.resumes import Resume, samples_of_resume
 from rankup.verify.script_causes import likeliest
 from rankup.verify.script_pair import Pair
@@ -135,6 +135,9 @@ def test_no_kind_is_tried_that_a_training_has_not():
     assert kinds == ["step", "SIGUSR1", "SIGTERM", "end", "exit"]
     assert [each.kind for each in choose(first, 2)] == ["step", "exit"]
     assert choose(first, 0) == []
+    assert left_out(first, None) == left_out(first, 5) == []
+    assert left_out(first, 2) == ["SIGTERM", "SIGUSR1", "a kill after the last step"]
+    assert left_out(first, 2, shortened=True) == ["SIGUSR1"]
     assert "exit" not in [each.kind for each in choose(first, None, shortened=True)]
     assert len(choose(first, len(KINDS) + 2)) >= 5
 

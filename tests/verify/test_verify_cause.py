@@ -229,5 +229,7 @@ def test_other_files_are_named_with_the_variables_that_start_again():
     ("code", "expected"), [("worker-failed", "resume-fails"), ("state-lost", "state-lost")]
 )
 def test_a_resume_that_fails_is_a_finding(code: str, expected: str):
-    found = of_failure(RankupError(code, "it failed", context="rank-0.err", hint="fix it"))
+    found = of_failure(
+        RankupError(code, "it failed", context="rank-0.err", hint="fix it"), "killed after step 4"
+    )
     assert (found.code, found.fix) == (expected, "fix it") and "it failed" in found.why

@@ -117,6 +117,19 @@ def test_parts_of_a_checkpoint_that_are_no_tensors_are_compared_by_their_values(
     assert [name for name in a if a[name] != c[name]] == ["settings.rate", "words.rate"]
 
 
+class Unnamed:
+    pass
+
+
+def test_keys_of_classes_that_are_not_here_have_the_same_names_in_each_process(tmp_path: Path):
+    for name in "ab":
+        values = {Settings(0.1): 1, (Settings(0.2), "x"): 2, Unnamed(): 3, Unnamed(): 4}
+        torch.save(values, tmp_path / f"{name}.pt")
+    a, b = (contents(tmp_path / f"{name}.pt") for name in "ab")
+    assert a == b
+    assert a.keys() == {"", "Settings(0.1)", "(Settings(0.2), 'x')", "Unnamed()", "Unnamed() 3"}
+
+
 def of(path: Path) -> Digests:
     """As verify has it of one file."""
     return {

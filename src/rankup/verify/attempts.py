@@ -213,7 +213,7 @@ class Attempts:
             error.code if error else "attempt-failed",
             f"attempt {self.count} ({ask.what}) failed: {error.message if error else f'code {result.code}'}",
             context=error.context if error else str(result.run.logs),
-            hint=_hint(error),
+            hint=error.hint if error else "",
             exit_code=error.exit_code if error else 1,
         )
 
@@ -284,17 +284,6 @@ _REFUSED = (
         "run verify where the script can train, in a job or in an interactive allocation",
     ),
 )
-
-
-def _hint(error: RankupError | None) -> str:
-    if error is None:
-        return ""
-    if any(name in error.message for name in ("NameError", "UnboundLocalError")):
-        return (
-            "a resume may begin right after the last step of an epoch: then the code after the inner loop runs before "
-            "the loop's body. Set its variables before the inner loop, or use run.meter or run.register"
-        )
-    return error.hint
 
 
 def too_long(seconds: float, what: str, limit: float | None) -> RankupError:

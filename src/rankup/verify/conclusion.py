@@ -131,7 +131,8 @@ class Proof:
     def _compared(self, part: str) -> str:
         if part == "position":
             again = [position.again for position in self.positions if position.again is not None]
-            return f"{min(again)} to {max(again)} steps trained again" if again else ""
+            counts = " to ".join(map(str, sorted({min(again), max(again)}))) if again else ""
+            return f"{counts} step{'s' * (counts != '1')} trained again" if again else ""
         if part == "result":
             return _RESULT
         steps = sum(scenario.steps_compared for scenario in self.scenarios[1:])

@@ -26,6 +26,14 @@ _WRITTEN_ANY = (
     "the model is the same, and what the script keeps beside it is not: a best value, a history, a counter. Look into "
     "it, and save what must go on"
 )
+_UNSET_ANY = (
+    "if no step is left to train, or none of an epoch, the code after the loop uses what only the loop sets: give "
+    "these variables a value before the loop"
+)
+_UNSET = (
+    "a resume may begin right after the last step of an epoch: then the code after the inner loop runs before the "
+    "loop's body. Set its variables before the inner loop, or use run.meter or run.register"
+)
 _WRITTEN = (
     "what the script writes and prints must follow from registered state: use values = run.register(best=0.0) before "
     "the loop and values.best in it, run.register(name=thing) for lists, dicts and objects, and run.meter for means. "
@@ -116,14 +124,18 @@ def of_printed(
     )
 
 
-def of_failure(error: RankupError) -> Finding:
-    """A resumed attempt has failed twice, and uninterrupted ones did not."""
+def of_failure(error: RankupError, interruption: str, *, any_script: bool = False) -> Finding:
+    """A resumed attempt has failed twice, and uninterrupted ones did not. ``interruption``: the one before it."""
+    unset = any(name in error.message for name in ("NameError", "UnboundLocalError"))
     # Also as the last words of a rank show it.
     lost = error.code == STATE_LOST or f"[{STATE_LOST}]" in error.message
     return Finding(
         STATE_LOST if lost else "resume-fails",
         Severity.ERROR,
         "a resume would lose state" if lost else "the script fails when it is resumed",
+        place=interruption,
         why=f"two uninterrupted runs did not fail; {error.message}",
-        fix=error.hint or f"the logs are in {error.context}",
+        fix=(_UNSET_ANY if any_script else _UNSET)
+        if unset
+        else error.hint or f"the logs are in {error.context}",
     )

@@ -55,7 +55,7 @@ def interrupt(trial: Trial, first: AttemptTrace) -> Interrupted:
             end: AttemptEnd = trial.run_twice(ask) if last else attempts.run(ask)
         except AttemptFailed as error:
             if last is None or last.kind != "writing":
-                course.failure = of_failure(error)
+                course.failure = of_failure(error, last.at(at) if last else "", any_script=True)
                 return course
             # Nothing can follow from here. The other interruptions tell something else.
             course.half_written = _half_written(error, last.at(at))

@@ -31,9 +31,11 @@ class Interruption:
 
 
 class Kind(NamedTuple):
-    """``point``: of the trace, after a save at this step if it is possible; None if the training has no such point."""
+    """``point``: of the trace, after a save at this step if it is possible; None if the training has no such point.
+    ``words``: for people, without a step."""
 
     name: str
+    words: str
     point: Callable[[AttemptTrace, int], Interruption | None]
 
 
@@ -42,10 +44,20 @@ def saves(trace: AttemptTrace) -> list[int]:
     return sorted({step for step, _, record in _between(trace) if record.get("saved") and step > 0})
 
 
+def _kinds(first: AttemptTrace, *, shortened: bool) -> list[Kind]:
+    """Those that apply to this training."""
+    return [kind for kind in KINDS if not (shortened and kind.name in AT_THE_END) and kind.point(first, 0)]
+
+
+def left_out(first: AttemptTrace, wanted: int | None, *, shortened: bool = False) -> list[str]:
+    """In words, the kinds that apply to this training and that ``choose`` does not take."""
+    return [kind.words for kind in _kinds(first, shortened=shortened)[wanted:]] if wanted is not None else []
+
+
 def choose(first: AttemptTrace, wanted: int | None, *, shortened: bool = False) -> list[Interruption]:
     """So many, the first rows of ``KINDS`` first; None: one of each kind, and one after a step for the second save. In
     the order of the training, each after another save. ``shortened``: the training has no end of its own."""
-    kinds = [kind for kind in KINDS if not (shortened and kind.name in AT_THE_END) and kind.point(first, 0)]
+    kinds = _kinds(first, shortened=shortened)
     if wanted is not None:
         more = [KINDS[0]] * max(0, wanted - len(kinds))
         kinds = [*kinds[:wanted], *more]
@@ -156,14 +168,14 @@ def _plain(name: str) -> str:
 
 
 KINDS = (
-    Kind("step", _step),
-    Kind("exit", _exit),
-    Kind("writing", _writing),
-    Kind("evaluation", _evaluation),
-    Kind("epoch", _epoch),
-    Kind("SIGTERM", _signalled(signal.SIGTERM)),
-    Kind("SIGUSR1", _signalled(signal.SIGUSR1)),
-    Kind("end", _end),
+    Kind("step", "a kill after a step", _step),
+    Kind("exit", "a kill after the last line of the script", _exit),
+    Kind("writing", "a kill in a save", _writing),
+    Kind("evaluation", "a kill in an evaluation", _evaluation),
+    Kind("epoch", "a kill at an epoch's end", _epoch),
+    Kind("SIGTERM", "SIGTERM", _signalled(signal.SIGTERM)),
+    Kind("SIGUSR1", "SIGUSR1", _signalled(signal.SIGUSR1)),
+    Kind("end", "a kill after the last step", _end),
 )
 AT_THE_END = ("end", "exit")
 SPREAD = ("step", "epoch", "evaluation", "writing", "SIGUSR1", "SIGTERM")  # in this order over the training

@@ -30,6 +30,7 @@ from rankup.verify.first_difference import (
     other_end,
     unsteady,
 )
+from rankup.verify.interruptions import left_out
 from rankup.verify.other_worlds import OtherWorlds
 from rankup.verify.plan import WORDS, Course, choose_kills, crossed, last_saves, offered, too_short
 from rankup.verify.repetition import not_deterministic
@@ -108,10 +109,7 @@ def _of_run(trial: Trial, reference: Reference) -> Proof:
     not_crossed = [WORDS[name] for name in wanted if name not in seen]
     given = [f"--{name} {n}" for name, n in (("kills", plan.kills), ("steps", plan.steps)) if n is not None]
     if not_crossed and given:
-        notes.append(
-            f"for a proof leave out {' and '.join(given)}: then each kind of kill that applies to the script is tried, "
-            "to its end"
-        )
+        notes.append(_for_a_proof(" and ".join(given)))
     if (lost := not_finite_from(first)) is not None:
         not_crossed.append(f"steps after step {lost}: the weights are NaN or infinite, and so are all others")
     return Proof(
@@ -146,7 +144,9 @@ def _of_script(trial: Trial, reference: Reference) -> Proof:
         notes.append(
             "not shortened: the script ends within three steps after its second save, or saves less often"
         )
-    not_crossed = ["a resume, with --kills 0"] if plan.kills == 0 else []
+    not_crossed = left_out(first, plan.kills, shortened=cut is not None)
+    if not_crossed and all(scenario.same for scenario in scenarios):
+        notes.append(_for_a_proof(f"--kills {plan.kills}"))
     if (lost := not_finite_from(first)) is not None:
         not_crossed.append(
             f"steps after step {lost}: the gradients are NaN or infinite, and the weights become so"
@@ -159,6 +159,10 @@ def _of_script(trial: Trial, reference: Reference) -> Proof:
         positions=tuple(positions),
         any_script=True,
     )
+
+
+def _for_a_proof(options: str) -> str:
+    return f"for a proof leave out {options}: then each kind of kill that applies to the script is tried, to its end"
 
 
 def _killed(
@@ -190,7 +194,7 @@ def _killed(
             saves = last_saves(random, course, kills)
             made += trial.to_the_end(trial.ask("to its end", snapshots, saves=saves))
     except AttemptFailed as error:
-        failure = of_failure(error)
+        failure = of_failure(error, f"killed {tried[-1]}" if tried else "")
     files = (*reference.files, trial.files.after_training())
     finding = _what_differs(reference, made, files, failure)
     count, steps = trial.attempts.count - before, compared(reference.first, made)

@@ -104,6 +104,14 @@ def _given_others(pair: Pair) -> bool:
     return not made and bool(pair.mine["inputs"][:1] != pair.theirs["inputs"][:1])
 
 
+def _drawn_ahead(pair: Pair) -> bool:
+    """Whether the resume set a generator to what it was when the step's batch was at hand, and then drew from it."""
+    ours, other = (each.get("called") or {} for each in (pair.mine, pair.theirs))
+    restored = pair.theirs.get("set", {})
+    moved = (name for name, state in restored.items() if ours.get(name) == state != other.get(name))
+    return _given_others(pair) and any(moved)
+
+
 def _known(pair: Pair) -> set[str]:
     """All samples of the uninterrupted training."""
     return {row for ranks in pair.first.steps.values() for each in ranks.values() for row in each["rows"]}
@@ -193,6 +201,12 @@ CAUSES = (
         lambda pair: pair.began_with_other("frozen"),
         _frozen,
         "freeze and unfreeze by the epoch or step that was restored, also right after the resume",
+    ),
+    Cause(
+        "data-not-restored",
+        _drawn_ahead,
+        "the step's batch was drawn ahead, before the save, and is lost: after the resume another one was drawn",
+        "save the batch that is drawn ahead, and use it after the resume; or draw it after the save",
     ),
     Cause(
         "generators-not-restored",

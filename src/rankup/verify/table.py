@@ -27,7 +27,7 @@ def text(proof: Proof) -> str:
     tried = [kill for scenario in proof.scenarios for kill in scenario.tried]
     for label, names in (("tried", tried), ("crossed", proof.crossed), ("not crossed", proof.not_crossed)):
         told = label == "tried" and proof.any_script and proof.positions
-        if names and (proof.crossed or tried) and not told:
+        if names and (proof.crossed or tried or proof.same) and not told:
             lines += ["", *_wrapped(f"{label}: {'; '.join(names)}")]
     for finding in proof.findings:
         lines += ["", *text_lines([finding], TABLE_WIDTH)]

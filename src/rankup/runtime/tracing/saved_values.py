@@ -60,8 +60,11 @@ class _Thing:
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
 
-    def __repr__(self) -> str:  # without an address: it may be a key of a mapping
-        return f"{type(self).__name__}{self.__dict__['parts']}"
+    def __repr__(self) -> str:
+        """The same in each process: it may be a key, and so a part of a name."""
+        return (
+            f"{type(self).__name__.rpartition('.')[2]}({', '.join(map(repr, (_inner(self) or {}).values()))})"
+        )
 
     def __setstate__(self, state: Any) -> None:
         self.__dict__["parts"].append(state)
@@ -141,7 +144,7 @@ def _digests(value: Any) -> dict[str, str]:
     for name, part, aside in _parts(value, "", set(), aside=False):
         said = (ASIDE if aside else "") + digest(part)
         if len(found) < _MOST:
-            found[name] = said
+            found[f"{name} {len(found)}" if name in found else name] = said
         elif not aside:
             rest.append(said)
     return {**found, "the rest": digest(rest)} if rest else found

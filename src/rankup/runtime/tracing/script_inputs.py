@@ -4,12 +4,15 @@ script's modules were given.
 A script may make its batches without a DataLoader. So what each outermost call of a module with parameters is given is
 noted, while gradients are on: a transform that makes a sample, and a loss, have none. And the global generators are
 noted once, just before the first batch is drawn: a resume that has restored them begins there with others than the
-first process did.
+first process did. Besides, the generators before the first of these calls, and those that the script has set until
+then: if these are the same, the call's batch had been drawn before they were saved.
 """
 
 from __future__ import annotations
 
 import functools
+import random
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -58,6 +61,10 @@ class ScriptInputs:
         self._given: list[str] = []
         self.began: dict[str, str] = {}  # the generators before the first batch
         self.iterated: dict[str, str] | None = None  # those before a loader began, since the last ``take``
+        self._called: dict[str, str] | None = (
+            None  # those before the first call of a module, since the last ``take``
+        )
+        self._set: dict[str, str] = {}  # those that the script has set until then
         self.draws = False  # whether a loader draws its order from torch's generator
         self.workers = False  # whether one seeds its workers by it
         hooks.register_module_forward_pre_hook(self._before)
@@ -70,12 +77,32 @@ class ScriptInputs:
             return original(loader)
 
         dataloader.DataLoader.__iter__ = iterated  # type: ignore[assignment,method-assign]
+        for name, set_, *owners in (
+            ("torch", "set_rng_state", torch, torch.random),
+            ("python", "setstate", random),
+            ("numpy", "set_state", getattr(sys.modules.get("numpy"), "random", None)),
+        ):
+            self._notes(f"generator {name}", set_, owners)
+
+    def _notes(self, generator: str, name: str, owners: list[Any]) -> None:
+        original = getattr(owners[0], name, None)
+        if original is None:
+            return
+
+        @functools.wraps(original)
+        def sets(*args: Any, **options: Any) -> None:
+            original(*args, **options)
+            if self._called is None and not self._ignored():
+                self._set[generator] = generators()[generator]
+
+        for owner in owners:
+            setattr(owner, name, sets)
 
     def take(self) -> dict[str, Any]:
         """What a step's record has of this."""
-        given, iterated = self._given, self.iterated
-        self._given, self.iterated = [], None
-        return {"inputs": given, "iterated": iterated}
+        found = {"inputs": self._given, "iterated": self.iterated, "called": self._called, "set": self._set}
+        self._given, self.iterated, self._called, self._set = [], None, None, {}
+        return found
 
     def skips(self) -> None:
         """What was given was for no step. The generators before the loader began are those of the next one, too."""
@@ -102,6 +129,8 @@ class ScriptInputs:
         if self._depth == 1 and torch.is_grad_enabled() and not self._ignored():
             self._begin()
             if next(module.parameters(), None) is not None:
+                if self._called is None:
+                    self._called = generators()
                 self._given.append(digest(values))
 
     def _after(self, module: Any, values: Any, given: Any) -> None:
