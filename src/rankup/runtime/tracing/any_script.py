@@ -110,7 +110,9 @@ def _settle_before_collectives() -> None:
     asks first whether this rank is in its group; so does ``get_rank``, which may come in the middle of a save."""
     from torch.distributed import distributed_c10d as c10d
 
-    original = c10d._rank_not_in_group
+    original = getattr(c10d, "_rank_not_in_group", None)  # torch's own: another version may do without
+    if original is None:
+        return
 
     @functools.wraps(original)
     def asked(*args: Any, **options: Any) -> bool:

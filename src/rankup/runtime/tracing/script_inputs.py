@@ -61,10 +61,9 @@ class ScriptInputs:
         self._given: list[str] = []
         self.began: dict[str, str] = {}  # the generators before the first batch
         self.iterated: dict[str, str] | None = None  # those before a loader began, since the last ``take``
-        self._called: dict[str, str] | None = (
-            None  # those before the first call of a module, since the last ``take``
-        )
-        self._set: dict[str, str] = {}  # those that the script has set until then
+        # Those before the first call of a module since the last ``take``, and those that the script has set until then.
+        self._called: dict[str, str] | None = None
+        self._set: dict[str, str] = {}
         self.draws = False  # whether a loader draws its order from torch's generator
         self.workers = False  # whether one seeds its workers by it
         hooks.register_module_forward_pre_hook(self._before)
