@@ -83,6 +83,7 @@ def test_a_job_that_would_fail_is_json_with_its_findings_where_json_was_asked_fo
 # A wrong value, a limit of the site, a key that it requires, a program, a variable; and advice beside them.
 MISTAKES = (
     *("--site", "olivia", "--time", "90", "--gpus-per-node", "8", "--env", "TOKEN"),
+    *("--container", "/nowhere/image.sif"),
     "trian.py",
 )
 CODES = [
@@ -215,9 +216,11 @@ def test_render_says_what_may_go_wrong_on_stderr(slurm, capfd):
 
 def test_what_the_profile_tells_its_users_is_shown_beside_the_script(slurm, capfd):
     args = ("--site", "olivia", "--account", "a", "--time", "1h", "--gpus-per-node", "1", "train.py")
-    code, out, err = run(capfd, "render", *args)
+    missing = ("--container", "/nowhere/image.sif")
+    code, out, err = run(capfd, "render", *missing, *args)
     assert code == 1 and "[missing-container]" in err and out.startswith("#!/bin/bash")
-    assert run(capfd, "render", "--ignore", "missing-container", *args)[0] == 0
+    assert run(capfd, "render", "--ignore", "missing-container", *missing, *args)[0] == 0
+    assert run(capfd, "render", *args)[0] == 0  # the site's own image is not looked for on another machine
     assert "note: olivia: The image is built for aarch64" in err and "The image is built" not in out
     assert "The image is built" in json.loads(run(capfd, "render", "--json", *args)[1])["notes"][0]
 

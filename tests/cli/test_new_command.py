@@ -12,7 +12,7 @@ from commands import calling
 from terminal import shown_on_terminal
 
 call = calling()
-OLIVIA = ("--site", "olivia", "--ignore", "missing-container", "--account", "nn9999k", "--time", "24h")
+OLIVIA = ("--site", "olivia", "--account", "nn9999k", "--time", "24h")
 WRITTEN = """\
 [job]
 script = "train.py"
@@ -64,8 +64,7 @@ def test_its_script_is_the_one_of_the_same_options(capfd, monkeypatch, words):
     code, expected, err = call(capfd, "render", *words)
     assert code == 0, err
     assert call(capfd, "new", *words)[0] == 0
-    ignored = ("--ignore", "missing-container") if "olivia" in words else ()
-    assert call(capfd, "render", *ignored, "job.toml")[1] == expected
+    assert call(capfd, "render", "job.toml")[1] == expected
 
 
 def test_a_file_is_never_overwritten(capfd, folder):
@@ -94,7 +93,7 @@ def test_a_program_gets_an_answer_in_json(capfd, folder):
 
 
 def test_on_a_terminal_it_asks_for_what_was_not_given(folder):
-    command = [sys.executable, "-m", "rankup", "new", "--ignore", "missing-container", "--gpus-per-node", "4"]
+    command = [sys.executable, "-m", "rankup", "new", "--gpus-per-node", "4"]
     typed = "train.py --lr 0.1\nolivia\n\n2h\nnn9999k\n"
     code, lines = shown_on_terminal(command, folder, typed=typed)
     assert code == 0, lines
