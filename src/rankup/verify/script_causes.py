@@ -203,6 +203,12 @@ CAUSES = (
         "freeze and unfreeze by the epoch or step that was restored, also right after the resume",
     ),
     Cause(
+        "pending-gradients",
+        _fewer_gradients,
+        "the first losses of the step are missing: their gradients were accumulated before the save, and are lost",
+        "save after optimizer.step(), or save the gradients",
+    ),
+    Cause(
         "data-not-restored",
         _drawn_ahead,
         "the step's batch was drawn ahead, before the save, and is lost: after the resume another one was drawn",
@@ -235,12 +241,6 @@ CAUSES = (
         _given_others,
         "the first module of the step was given other values, and no DataLoader made them",
         "save the position in the data exactly, not the nearest file or group of rows, and go on from it",
-    ),
-    Cause(
-        "pending-gradients",
-        _fewer_gradients,
-        "the first losses of the step are missing: their gradients were accumulated before the save, and are lost",
-        "save after optimizer.step(), or save the gradients",
     ),
     Cause(
         "buffers-not-restored",
