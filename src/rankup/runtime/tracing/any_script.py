@@ -42,6 +42,7 @@ from torch.utils.data import dataloader
 
 from rankup.core.records import RecordWriter, read_records
 from rankup.runtime.digest import digest, fingerprint, size_of
+from rankup.runtime.distributed.shutdown import settle
 from rankup.runtime.live_objects import objects_of
 from rankup.runtime.tracing.between_steps import EPOCH, BetweenSteps
 from rankup.runtime.tracing.fault_injection import VARIABLE as INTERRUPT_VARIABLE
@@ -77,6 +78,7 @@ def record() -> None:
         _wrap(owner, name, note, fails)
     if dist.is_available():
         _settle_before_collectives()
+        _calm_before_the_group_ends()
     atexit.register(script.exit)
     os.register_at_fork(after_in_child=script.forked)
 
@@ -118,9 +120,22 @@ def _settle_before_collectives() -> None:
     def asked(*args: Any, **options: Any) -> bool:
         if not sys._getframe(1).f_code.co_name.startswith("get_"):
             SAVES.settles()
-        return original(*args, **options)
+        return bool(original(*args, **options))
 
     c10d._rank_not_in_group = asked
+
+
+def _calm_before_the_group_ends() -> None:
+    """torch may hang if a thread of gloo still holds the last tensors (docs/how-to/frameworks.md): that says nothing of
+    a resume."""
+    original = dist.destroy_process_group
+
+    @functools.wraps(original)
+    def destroyed(*args: Any, **options: Any) -> None:
+        settle()
+        original(*args, **options)
+
+    dist.destroy_process_group = destroyed
 
 
 class ScriptTrace:
