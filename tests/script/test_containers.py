@@ -188,8 +188,22 @@ def test_a_runtime_of_srun_is_refused_where_srun_does_not_start_the_ranks(tmp_pa
         render(spec, find_site(name, {}, tmp_path), None)
 
 
-@pytest.mark.parametrize("folder", ["run 2026-11-27 12:00", "a,b", 'say "hi"', "back\\slash"])
-def test_a_folder_that_no_runtime_can_be_given_is_refused(tmp_path: Path, folder: str):
-    spec = JobSpec(command=("x",), name="x", folder=tmp_path / folder, container="i")
-    with pytest.raises(RankupError, match="no container can be given it"):
-        render(spec, find_site("slurm", {}, tmp_path), None)
+@pytest.mark.parametrize(
+    ("folder", "refuses"),
+    [
+        ("run 2026-11-27 12:00", {"apptainer", "singularity", "podman-hpc", "sarus", "pyxis", "edf"}),
+        ("a,b", {"apptainer", "singularity", "sarus", "pyxis"}),
+        ('say "hi"', {"edf"}),
+        ("back\\slash", {"edf"}),
+    ],
+)
+def test_a_folder_that_a_runtime_cannot_be_given_is_refused(tmp_path: Path, folder: str, refuses: set[str]):
+    for runtime in get_args(ContainerRuntime):
+        spec = JobSpec(
+            command=("x",), name="x", folder=tmp_path / folder, container="i", container_runtime=runtime
+        )
+        if runtime in refuses:
+            with pytest.raises(RankupError, match=f"{runtime} cannot be given it"):
+                render(spec, find_site("slurm", {}, tmp_path), None)
+        else:
+            assert render(spec, find_site("slurm", {}, tmp_path), None)

@@ -127,16 +127,17 @@ def _uenv(image: Image) -> Entry:
     return Entry(options=(f"--uenv={image.name}", *image.flags))
 
 
-# Runtime → what enters it, and its words for GPUs where a site has none of its own.
-RUNTIMES: dict[ContainerRuntime, tuple[Callable[[Image], Entry], tuple[str, ...]]] = {
-    "apptainer": (_apptainer, ("--nv",)),
-    "singularity": (_singularity, ("--nv",)),
-    "podman-hpc": (_podman_hpc, ("--gpu",)),
-    "shifter": (_shifter, ("--module=gpu",)),
-    "sarus": (_sarus, ()),
-    "pyxis": (_pyxis, ()),
-    "edf": (_edf, ()),
-    "uenv": (_uenv, ()),
+# Runtime → what enters it, its words for GPUs where a site has none of its own, and the characters that no path which
+# it is given may have.
+RUNTIMES: dict[ContainerRuntime, tuple[Callable[[Image], Entry], tuple[str, ...], str]] = {
+    "apptainer": (_apptainer, ("--nv",), ":,"),
+    "singularity": (_singularity, ("--nv",), ":,"),
+    "podman-hpc": (_podman_hpc, ("--gpu",), ":"),
+    "shifter": (_shifter, ("--module=gpu",), ""),  # it is told where to start, and binds nothing of ours
+    "sarus": (_sarus, (), ":,"),
+    "pyxis": (_pyxis, (), ":,"),
+    "edf": (_edf, (), ':"\\'),
+    "uenv": (_uenv, (), ""),
 }
 
 # What ranks read, beside what the job sets.
@@ -163,9 +164,15 @@ def enter(spec: JobSpec, site: Site, variables: tuple[str, ...]) -> Entry:
     """
     if not spec.container:
         return Entry()
-    _check_paths(spec)
     runtime = spec.container_runtime or site.containers.runtime
-    enters, gpu_flags = RUNTIMES[runtime]
+    enters, gpu_flags, apart = RUNTIMES[runtime]
+    for path in (str(spec.folder), *(bind.replace(":", "") for bind in spec.binds)):
+        if found := next((each for each in path if each in apart), ""):
+            raise RankupError(
+                "unbindable-path",
+                f"{path} has a {found} in its name: {runtime} cannot be given it",
+                hint="rename the folder, or submit from another one",
+            )
     fabric = site.fabric_of(spec)
     flags: tuple[str, ...] = ()
     if runtime == site.containers.runtime:
@@ -190,17 +197,6 @@ def enter(spec: JobSpec, site: Site, variables: tuple[str, ...]) -> Entry:
             hint="--launcher torchrun or srun in a job of SLURM, or another --container-runtime",
         )
     return _with_libraries(entry, fabric.libraries)
-
-
-def _check_paths(spec: JobSpec) -> None:
-    """In mounts, runtimes separate paths by colons and commas; descriptions stand in double quotes."""
-    for path, apart in ((str(spec.folder), ':,"\\'), *((bind, ',"\\') for bind in spec.binds)):
-        if found := next((each for each in path if each in apart), ""):
-            raise RankupError(
-                "unbindable-path",
-                f"{path} has a {found} in its name: no container can be given it",
-                hint="rename the folder, or submit from another one",
-            )
 
 
 def _by_srun(spec: JobSpec, site: Site) -> bool:
