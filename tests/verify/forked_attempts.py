@@ -43,7 +43,7 @@ def _rank(env: dict[str, str], script: str, arguments: tuple[str, ...], folder: 
     torch.set_num_threads(1)
     sys.argv = [script, *arguments]
     sys.path.insert(0, folder)
-    from rankup.runtime.tracing.any_script import record
+    from rankup.runtime.tracing.script_hooks import record
 
     record()  # elsewhere ``startup`` does this, when a script imports torch
     code = 0

@@ -14,9 +14,9 @@ from rankup.runtime.tracing.any_script import VARIABLE
 SCRIPT = """\
 import gc, sys, torch
 from torch import nn
-from rankup.runtime.tracing import any_script
+from rankup.runtime.tracing.script_hooks import record
 
-any_script.record()
+record()
 gc.collect()
 gc.disable()
 

@@ -47,6 +47,35 @@ def test_a_step_by_which_torch_makes_the_optimizer_s_state_is_none_of_the_script
     ]
 
 
+ENDS = """\
+import threading, time
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo", init_method=f"file://{__file__}.meeting", rank=0, world_size=1)
+ended = []
+
+def works():
+    end = time.monotonic() + 0.3
+    while time.monotonic() < end:
+        pass
+    ended.append(1)
+
+threading.Thread(target=works).start()
+dist.destroy_process_group()
+print(ended, dist.is_initialized())
+net = torch.nn.Linear(2, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+net(torch.ones(1, 2)).sum().backward()
+opt.step()
+"""
+
+
+def test_a_group_ends_when_no_other_thread_runs_any_more(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    steps_of(tmp_path, ENDS)
+    assert capfd.readouterr().out == "[1] False\n"
+
+
 SKIPS = """\
 import torch
 

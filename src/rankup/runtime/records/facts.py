@@ -38,7 +38,7 @@ def training_facts(run: RunContext, feed: DataFeed) -> dict[str, Any]:
 
 
 def _rate(group: Mapping[str, Any]) -> float | None:
-    """The learning rate that was asked for: a schedule may begin with a part of it."""
+    """The initial learning rate: at the first step a warm-up is below it."""
     rate = group.get("initial_lr", group.get("lr"))
     return rate if isinstance(rate, float | int) else None
 

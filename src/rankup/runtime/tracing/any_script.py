@@ -23,11 +23,9 @@ among those of the attempts before (``RANKUP_TRACE_REFERENCE``, a folder in each
 
 from __future__ import annotations
 
-import atexit
-import functools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from types import FrameType
@@ -37,12 +35,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim import optimizer as hooks
-from torch.utils.data import dataloader
 
 from rankup.core.records import RecordWriter, read_records
 from rankup.runtime.digest import digest, fingerprint, size_of
-from rankup.runtime.distributed.shutdown import settle
 from rankup.runtime.live_objects import objects_of
 from rankup.runtime.tracing.between_steps import EPOCH, BetweenSteps
 from rankup.runtime.tracing.fault_injection import VARIABLE as INTERRUPT_VARIABLE
@@ -50,92 +45,11 @@ from rankup.runtime.tracing.fault_injection import FaultInjection
 from rankup.runtime.tracing.saves import SAVES
 from rankup.runtime.tracing.script_inputs import ScriptInputs, fields, generators, options, parameters
 from rankup.runtime.tracing.script_position import position
-from rankup.runtime.tracing.written_files import watch_files
 from rankup.strategies.clipping import local
 
 VARIABLE = "RANKUP_TRACE"
 SEVERAL = "several"  # the file that says that two processes train as one rank
 REFERENCE, KILLED, LAST = "RANKUP_TRACE_REFERENCE", "RANKUP_TRACE_KILLED", "RANKUP_TRACE_LAST"
-
-
-def record() -> None:
-    """From now on, in this process. Where rankup's own loop is traced, that is enough."""
-    rank = int(os.environ.get("RANK", "0"))
-    watch_files(rank)
-    script = ScriptTrace(rank, Path(os.environ[VARIABLE]))
-    hooks.register_optimizer_step_pre_hook(script.before_step)
-    hooks.register_optimizer_step_post_hook(script.after_step)
-    between, loader, scaler = script.between, dataloader._BaseDataLoaderIter, torch.amp.GradScaler
-    for owner, name, note, fails in (
-        (loader, "_next_index", between.index, None),
-        (loader, "_reset", between.begins_epoch, None),
-        (loader, "__next__", between.batch, between.exhausted),
-        (torch.Tensor, "backward", between.loss, None),
-        (torch.nn.Module, "eval", between.evaluates, None),
-        (scaler, "__init__", between.scaler, None),
-        (scaler, "step", script.scaled_step, None),
-    ):
-        _wrap(owner, name, note, fails)
-    if dist.is_available():
-        _settle_before_collectives()
-        _calm_before_the_group_ends()
-    atexit.register(script.exit)
-    os.register_at_fork(after_in_child=script.forked)
-
-
-def _wrap(
-    owner: Any, name: str, note: Callable[[Any, Any], None], exhausted: Callable[[Any], None] | None
-) -> None:
-    """Call ``note`` with the first argument and what ``name`` gives, after each call, and ``exhausted`` after a
-    StopIteration; not in a process whose loop rankup traces."""
-    original = getattr(owner, name)
-
-    @functools.wraps(original)
-    def wrapped(*args: Any, **options: Any) -> Any:
-        try:
-            given = original(*args, **options)
-        except StopIteration:
-            if exhausted is not None and not _has_run():
-                SAVES.settles()
-                exhausted(args[0])
-            raise
-        if not _has_run():
-            SAVES.settles()
-            note(args[0], given)
-        return given
-
-    setattr(owner, name, wrapped)
-
-
-def _settle_before_collectives() -> None:
-    """What a rank has written is complete once it takes part in a collective: the others go on from it. Each of them
-    asks first whether this rank is in its group; so does ``get_rank``, which may come in the middle of a save."""
-    from torch.distributed import distributed_c10d as c10d
-
-    original = getattr(c10d, "_rank_not_in_group", None)  # torch's own: another version may do without
-    if original is None:
-        return
-
-    @functools.wraps(original)
-    def asked(*args: Any, **options: Any) -> bool:
-        if not sys._getframe(1).f_code.co_name.startswith("get_"):
-            SAVES.settles()
-        return bool(original(*args, **options))
-
-    c10d._rank_not_in_group = asked
-
-
-def _calm_before_the_group_ends() -> None:
-    """torch may hang if a thread of gloo still holds the last tensors (docs/how-to/frameworks.md): that says nothing of
-    a resume."""
-    original = dist.destroy_process_group
-
-    @functools.wraps(original)
-    def destroyed(*args: Any, **options: Any) -> None:
-        settle()
-        original(*args, **options)
-
-    dist.destroy_process_group = destroyed
 
 
 class ScriptTrace:
@@ -152,7 +66,7 @@ class ScriptTrace:
         self._buffers: list[torch.Tensor] = []
         self._untrained: list[list[torch.Tensor]] = []  # of each outermost module, what no optimizer steps
         self._expected: list[str] | None = None  # batches of the step at hand in the uninterrupted training
-        self._inputs = ScriptInputs(_has_run)
+        self._inputs = ScriptInputs(has_run)
         self._before: dict[str, Any] = {}
         self._last = int(os.environ.get(LAST, "0"))
         self._silent = False
@@ -170,12 +84,12 @@ class ScriptTrace:
                 self._interruption.evaluation(self._step)
 
     def scaled_step(self, *_: Any) -> None:
-        """A ``GradScaler`` was asked for a step. What was collected for one that it skipped is of no step."""
+        """After each ``GradScaler.step``: if it skipped the step, drop what was collected for it."""
         if self.between.skips():
             self._inputs.skips()
 
     def before_step(self, optimizer: Optimizer, *_: Any) -> None:
-        if _has_run() or self._silent or _makes_state():
+        if has_run() or self._silent or _makes_state():
             return
         if id(optimizer) not in self._numbers:
             self._numbers[id(optimizer)] = self._free_number()
@@ -367,7 +281,7 @@ def _extent(module: nn.Module) -> tuple[int, int, list[str]]:
     return sum(1 for _ in module.parameters()), sum(1 for _ in module.modules()), names
 
 
-def _has_run() -> bool:
+def has_run() -> bool:
     """Whether rankup's own loop is traced in this process."""
     own = sys.modules.get("rankup.runtime.tracing.trace")
     return own is not None and own._latest is not None

@@ -92,8 +92,8 @@ class BetweenSteps:
         self._scalers.add(scaler)
 
     def skips(self) -> bool:
-        """Whether the step that a ``GradScaler`` was asked for was skipped: there was none of the optimizer. Then its
-        batches are trained by no step, and its gradients are in none."""
+        """Whether the ``GradScaler`` skipped its step: the optimizer made none. Then the batches and losses that were
+        collected for it are dropped."""
         skipped = self._steps == self._scaled
         self._scaled = self._steps
         if skipped:

@@ -1,6 +1,6 @@
 """Python runs this file first in each process of an attempt of ``rankup verify`` or ``rankup drill``, which put its
-folder first in PYTHONPATH. It waits until a program imports torch, and then records its steps (``any_script.py``). The
-Python of a job need not have rankup."""
+folder first in PYTHONPATH. It waits until a program imports torch, and then records its steps
+(``script_hooks.py``). The Python of a job need not have rankup."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _record() -> None:
     if os.environ.get("RANKUP_TRACE_ALONE") == "1" and "SLURM_JOB_ID" not in os.environ:
         for name in _OF_A_LAUNCHER:
             os.environ.pop(name, None)
-    from rankup.runtime.tracing.any_script import record
+    from rankup.runtime.tracing.script_hooks import record
 
     record()
 
