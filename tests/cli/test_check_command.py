@@ -110,7 +110,7 @@ for step in range(10):
 )
 def test_a_program_that_trains_in_one_process_is_named(folder, capsys, text: str, alone: bool):
     (folder / "train.py").write_text(text)
-    said = "train.py: trains in one process. Of several, each would train a model of its own"
+    said = "trains in one process: train.py (of several, each would train a model of its own"
     assert (said in check(capsys, "train.py")[1]) == alone
     answer = json.loads(check(capsys, "--json", "train.py")[1])
     assert answer["one_process"] == (["train.py"] if alone else [])

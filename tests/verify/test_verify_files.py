@@ -261,16 +261,6 @@ def test_several_pickles_in_one_file_all_count(tmp_path: Path):
     assert other_files(of(tmp_path / "a"), of(tmp_path / "a"), of(tmp_path / "c")) == ["checkpoint [1.n]"]
 
 
-class Key:
-    """As torch.distributed.checkpoint has them in its metadata."""
-
-
-def test_a_value_whose_key_is_an_object_has_the_same_name_in_each_training(tmp_path: Path):
-    (tmp_path / "x.pickle").write_bytes(pickle.dumps({Key(): 1}))
-    names = [name for name in contents(tmp_path / "x.pickle") if name]
-    assert len(names) == 1 and "Key" in names[0] and " at 0x" not in names[0]
-
-
 def test_files_that_differ_without_a_kill_are_not_compared():
     first = {"log": "a", "best": "b", "removed": ""}
     again = {"log": "c", "best": "b", "removed": ""}

@@ -83,8 +83,9 @@ def check_program(path: Path, start: Start, selection: Selection, site: Site | N
 
 def trains_alone(path: Path) -> bool:
     """Whether a program trains in one process, and certainly has no other to train with."""
-    document = _Files().read(path)
-    subjects = read_subjects([], [document] if document else [], _on_disk(_Files()), None)
+    files = _Files()
+    document = files.read(path)
+    subjects = read_subjects([], [document] if document else [], _on_disk(files), None)
     return any(program.one_process for program in subjects.programs)
 
 

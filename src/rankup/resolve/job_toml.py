@@ -117,7 +117,7 @@ def job_toml(job: Resolved) -> str:
 
 
 def asked_toml(job: Resolved) -> str:
-    """The text of a ``job.toml`` with nothing but what was asked for; who reads it adds the site's defaults."""
+    """A ``job.toml`` with the values that were asked for. Its reader adds the site's defaults."""
     spec = job.spec
     asked = [key for key in job.asked if job.origin[key] not in _OF_HERE]
     if not spec.secrets:  # every --env asks for both kinds

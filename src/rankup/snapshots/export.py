@@ -46,7 +46,7 @@ def export(entry: Entry, manifest: Manifest, out: Path, part: str = "model") -> 
     A run names the parts of what it prepared ``0/model``, ``0/optimizer``, ``1/model``, …; ``model`` means the only one
     of these names. What was registered and has a ``state_dict`` of tensors is a part under its own name.
 
-    Raises RankupError if there is no such part or several, if the format lacks a dtype, or if ``out`` exists.
+    Raises RankupError if no part has this name or several have it, if the format lacks a dtype, or if ``out`` exists.
     """
     tensors = _part(entry, manifest, part)
     if out.exists():

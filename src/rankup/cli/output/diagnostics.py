@@ -54,10 +54,8 @@ def _write_text(checked: Checked, fixed_files: int) -> None:
     if checked.not_followed:
         print(_unread(checked))
     if checked.one_process:
-        print(
-            f"{_names(checked.one_process)}: trains in one process. Of several, each would train a model of its own "
-            "(docs/how-to/convert-your-loop.md)."
-        )
+        how = "of several, each would train a model of its own: docs/how-to/convert-your-loop.md"
+        print(f"trains in one process: {_names(checked.one_process)} ({how})")
 
 
 def _names(paths: Iterable[str]) -> str:
