@@ -20,7 +20,7 @@ class EvaluationResult:
 
     @classmethod
     def of(cls, means: Means) -> EvaluationResult:
-        return cls(means.get("loss", 0.0), means.get("accuracy", 0.0), means.counts.get("loss", 0))
+        return cls(means.get("loss", 0.0), means.get("accuracy", 0.0), int(means.counts.get("loss", 0)))
 
 
 def measure(run: Run, workload: Workload, loss: Any, output: Any, target: Any) -> None:

@@ -126,6 +126,41 @@ def test_it_is_used_outside_of_a_loop_with_a_count(run: rankup.Run):
     assert none.value.code == "no-count"
 
 
+def weighted() -> tuple[float, float, float]:
+    """The mean of a loss over weights of classes, which are no whole numbers; the weights; and the mean that a meter
+    gives that goes on with the state of another one."""
+    run = rankup.init()
+    weights, losses = (
+        torch.tensor([0.3, 1.25, 3.0], dtype=torch.float64),
+        torch.linspace(0, 1, SAMPLES, dtype=torch.float64),
+    )
+    meter, second = rankup.Meter(run), rankup.Meter(run)
+    for (rows,) in run.batches(torch.utils.data.TensorDataset(torch.arange(SAMPLES)), global_batch=BATCH):
+        mine = weights[rows % 3]
+        if len(rows):
+            meter.add(loss=(losses[rows] * mine).sum() / mine.sum(), count=mine.sum())
+    second.load_state_dict(meter.state_dict())
+    means = meter.means()
+    return means["loss"], means.counts["loss"], second.means()["loss"]
+
+
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_a_count_may_be_a_weight_with_a_fraction(world_size: int):
+    weights = torch.tensor([0.3, 1.25, 3.0], dtype=torch.float64)[torch.arange(SAMPLES) % 3]
+    mean = (torch.linspace(0, 1, SAMPLES, dtype=torch.float64) * weights).sum() / weights.sum()
+    for found in run_ranks(weighted, world_size):
+        assert found == pytest.approx((mean.item(), weights.sum().item(), mean.item()), rel=1e-12)
+
+
+def test_a_count_in_fp32_is_added_up_beyond_what_fp32_holds(run: rankup.Run):
+    for _ in range(3):
+        run.meter.add(loss=1.0, count=torch.tensor(2.0**24 + 2))
+    run.meter.add(loss=1.0, count=torch.tensor(1.0))
+    assert run.meter.means().counts == {"loss": 3 * (2**24 + 2) + 1}
+    run.meter.add(loss=0.1, count=torch.tensor(3))
+    assert run.meter.means()["loss"] == pytest.approx(0.1, rel=1e-15)
+
+
 def test_a_running_mean_of_a_hundred_steps_is_not_moved_by_what_came_before(run: rankup.Run):
     for _ in range(2):
         for value in range(100):

@@ -20,13 +20,13 @@ from rankup.errors import RankupError
 from rankup.runtime.context import RunContext
 
 Sum = float | torch.Tensor  # float64
-Count = int | torch.Tensor
+Count = float | torch.Tensor
 
 
 class Means(dict[str, float]):
-    """Name → mean; ``counts``: name → samples that it is the mean of. NaN where that is 0."""
+    """Name → mean; ``counts``: name → samples, or their weight, that it is the mean of. NaN where that is 0."""
 
-    def __init__(self, sums: dict[str, float], counts: dict[str, int]) -> None:
+    def __init__(self, sums: dict[str, float], counts: dict[str, float]) -> None:
         super().__init__(
             {name: total / counts[name] if counts[name] else float("nan") for name, total in sums.items()}
         )
@@ -67,8 +67,8 @@ class Meter:
 
     def add(self, *, count: Count | None = None, reduction: str = "mean", **values: Any) -> None:
         """Add this batch's ``values``: each one number, the mean over this rank's samples, or a tensor of one value per
-        sample. ``count`` is how many samples (tokens, pixels) it is the mean of, where that is another number; with
-        ``reduction="sum"`` values are sums over them. Tensors stay on the device.
+        sample. ``count`` is how many samples (tokens, pixels; with class weights the sum of these) it is the mean of,
+        where that is another number; with ``reduction="sum"`` values are sums over them. Tensors stay on the device.
 
         A batch without samples of this rank (a dummy batch) adds nothing, whatever its values are.
         """
@@ -95,8 +95,11 @@ class Meter:
         """Add ``value`` · ``factor``, of ``number`` samples; of none, nothing: 0 · NaN is NaN."""
         mine = self._sums.get(name, 0.0)
         if isinstance(number, torch.Tensor):
-            value, factor = torch.where(number > 0, value * factor, 0.0), 1
-        if isinstance(number, int) and number == 0:
+            # In float64 from here on: a weight may have a fraction, and a sum of many outgrows fp32.
+            number, weighted = number.detach().double(), isinstance(factor, torch.Tensor)
+            wide = torch.as_tensor(value, dtype=torch.float64, device=getattr(value, "device", number.device))
+            value, factor = torch.where(number > 0, wide * number if weighted else wide, 0.0), 1
+        if not isinstance(number, torch.Tensor) and number == 0:
             pass
         elif isinstance(value, torch.Tensor):
             assert not isinstance(factor, torch.Tensor)
@@ -113,11 +116,11 @@ class Meter:
         A collective, and waits for the device."""
         self._run.check_sum()
         self._run.nan_watch.ask()
-        mine = (self._numbers(), self._whole_counts())
+        mine = (self._numbers(), self._read_counts())
         if reset:
             self._clear()
         sums: dict[str, float] = {}
-        counts: dict[str, int] = {}
+        counts: dict[str, float] = {}
         from rankup.runtime.distributed.reduce import gather
 
         for their_sums, their_counts in gather(mine, self._run.control, "run.meter.means"):
@@ -128,7 +131,7 @@ class Meter:
 
     def here(self) -> Means:
         """The means of this rank's samples so far, which stay. No collective; waits for the device."""
-        return Means(self._numbers(), self._whole_counts())
+        return Means(self._numbers(), self._read_counts())
 
     @property
     def names(self) -> list[str]:
@@ -136,7 +139,7 @@ class Meter:
         return list(self._sums)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"sums": dict(self._sums), "counts": self._whole_counts(), "evaluates": self._evaluates}
+        return {"sums": dict(self._sums), "counts": self._read_counts(), "evaluates": self._evaluates}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.load_rank_states([state_dict])
@@ -147,7 +150,7 @@ class Meter:
         for state in states:
             self._evaluates = state["evaluates"]
             for name, value in state["sums"].items():
-                self._accumulate(name, value, 1, int(state["counts"][name]))
+                self._accumulate(name, value, 1, state["counts"][name])
 
     def _numbers(self) -> dict[str, float]:
         tensors = {name: value for name, value in self._sums.items() if isinstance(value, torch.Tensor)}
@@ -156,8 +159,10 @@ class Meter:
         )
         return {name: read[name] if name in read else float(value) for name, value in self._sums.items()}
 
-    def _whole_counts(self) -> dict[str, int]:
-        return {name: int(count) for name, count in self._counts.items()}
+    def _read_counts(self) -> dict[str, float]:
+        """Of samples, ints."""
+        read = {name: float(count) for name, count in self._counts.items()}
+        return {name: int(count) if count.is_integer() else count for name, count in read.items()}
 
     def _check_source(self) -> None:
         """An error for a mean of training and test samples together."""
