@@ -1,8 +1,8 @@
 """What ``rankup verify`` and ``rankup drill`` read and do in a training.
 
 - ``trace``: what each rank records after every step
-- ``any_script``: the same of a script without ``run.steps``; ``script_hooks`` are its places in torch, and ``startup/``
-  sets them in each Python
+- ``any_script``: the same of a script without ``run.steps``
+- ``script_hooks``: its places in torch, which ``startup/`` sets in each Python
 - ``between_steps``: what such a script does between two steps: batches, evaluations, ends of epochs
 - ``script_inputs``: what its optimizers hold, what its modules were given, and the generators
 - ``script_position``: the step at which a resumed process goes on
