@@ -324,6 +324,10 @@ def end(code: int, main: types.ModuleType) -> None:
     for file in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError):  # there is none, or it is closed
             file.flush()
+    if len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208
+        # A thread of gloo may still need the interpreter to let go of the last tensors: torch waits for it for ever
+        # where a destructor joins it.
+        importlib.import_module("rankup.runtime.distributed.shutdown").settle()
     main.__dict__.clear()
     gc.collect()
     if code < 0:
