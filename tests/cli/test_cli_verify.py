@@ -130,20 +130,78 @@ def test_a_training_whose_start_takes_too_long_is_not_proved(tmp_path: Path):
     assert (code, answer["error"]) == (1, "proof-too-long")
 
 
-@pytest.mark.timeout(120)
-def test_sigterm_to_verify_is_an_error_and_no_verdict(tmp_path: Path):
-    """The ranks save and end well: that is not the end of their training."""
-    slow = script(tmp_path, step="time.sleep(0.2)")
-    words = [sys.executable, "-m", "rankup", "verify", "--json", "--threads", "1", slow]
-    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while not any('"step"' in trace.read_text() for trace in tmp_path.glob("runs/*/*/trace-01/rank-0.jsonl")):
+def stopped(folder: Path, attempt: int, *words: str) -> tuple[int, dict[str, Any], str]:
+    """Of a verify that gets SIGTERM in a step of this attempt: its exit code, its answer, and what it said."""
+    command = [sys.executable, "-m", "rankup", "verify", "--json", "--threads", "1", *words]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    traces = f"runs/*/*/trace-{attempt:02d}/rank-0.jsonl"
+    while not any('"step"' in trace.read_text() for trace in folder.glob(traces)):
         assert process.poll() is None
         time.sleep(0.05)
     process.terminate()
     out, err = process.communicate()
-    answer = json.loads(out)
-    assert (process.returncode, answer["error"]) == (143, "interrupted"), err
+    return process.returncode, json.loads(out), err
+
+
+@pytest.mark.timeout(120)
+def test_sigterm_to_verify_is_an_error_and_no_verdict(tmp_path: Path):
+    """The ranks save and end well: that is not the end of their training."""
+    code, answer, err = stopped(tmp_path, 1, script(tmp_path, step="time.sleep(0.2)"))
+    assert (code, answer["error"]) == (143, "interrupted"), err
     assert "ended by SIGTERM in attempt 1" in answer["message"] and "nothing is proved" in answer["hint"]
+
+
+BY_HAND = """\
+import os, time
+import torch
+torch.manual_seed(0)
+net = torch.nn.Linear(3, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+began = 0
+if os.path.exists("last.pt"):
+    saved = torch.load("last.pt")
+    net.load_state_dict(saved["net"])
+    {load}
+    began = saved["step"]
+for step in range(began, 16):
+    torch.manual_seed(step)
+    net(torch.randn(4, 3)).square().mean().backward()
+    opt.step()
+    opt.zero_grad()
+    torch.save({{"net": net.state_dict(), "opt": opt.state_dict(), "step": step + 1}}, "last.tmp")
+    os.replace("last.tmp", "last.pt")
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    ("kind", "keeps", "conclusion"),
+    [
+        ("run.steps", False, "differs"),
+        ("by hand", True, "not proved"),
+        pytest.param("run.steps", True, "not proved", marks=pytest.mark.campaign),
+        pytest.param("by hand", False, "differs", marks=pytest.mark.campaign),
+    ],
+)
+def test_a_proof_that_is_stopped_tells_what_the_resumes_before_it_have_shown(
+    tmp_path: Path, kind: str, keeps: bool, conclusion: str
+):
+    """It is killed in its third attempt and resumed in the fourth, and so on."""
+    if kind == "run.steps":
+        lost = "" if keeps else "; seen += 0.1; x = x + seen"
+        name = script(tmp_path, step="time.sleep(0.05)" + lost)
+    else:
+        name = "script.py"
+        load = "opt.load_state_dict(saved['opt'])" if keeps else "pass"
+        (tmp_path / name).write_text(BY_HAND.format(load=load))
+    code, answer, said = stopped(tmp_path, 6, name)
+    assert (code, answer["conclusion"]) == (143, conclusion), answer
+    assert len(answer["position"]["interruptions"]) == 2
+    assert answer["not_crossed"][0].startswith("all that follows, ended by SIGTERM in attempt 6")
+    assert "interruptions and resumes follow, to attempt" in said
+    assert bool(causes(answer)) is not keeps
+    assert not (tmp_path / "last.pt").exists()  # what it had changed is put back
 
 
 @pytest.mark.timeout(400)

@@ -124,6 +124,9 @@ def _of_the_first(exits: dict[int, Exit], logs: Logs) -> str:
 
 
 class Quiet:
+    def follows(self, interruptions: int, seconds: float) -> None:
+        pass
+
     def begins(self, what: str, processes: int) -> None:
         pass
 

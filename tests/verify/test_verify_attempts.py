@@ -20,6 +20,9 @@ from rankup.verify.attempts import Attempts, AttemptSpec, Killer
 
 
 class Quiet:
+    def follows(self, interruptions: int, seconds: float) -> None:
+        pass
+
     def begins(self, what: str, processes: int) -> None:
         pass
 

@@ -56,7 +56,9 @@ def killed(trial: Trial, reference: Reference) -> tuple[list[Scenario], list[str
     course = interrupt(trial, first)
     made = [resume.attempt for resume in course.resumes]
     files = (*reference.files, trial.files.after_training())
-    finding = _judge(first, reference.again, course.resumes, course.failure, files)
+    finding = _of_resumes(first, reference.again, course.resumes)
+    if trial.attempts.stopped is None:
+        finding = _judge(first, reference.again, course.resumes, course.failure, files, finding)
     count, steps = trial.attempts.count - before, compared(first, made)
     row = Scenario.judged("killed and started again", trial.plan, count, steps, finding, course.tried)
     if finding is not None and finding.code in _VERDICTS:
@@ -84,14 +86,8 @@ def _position(first: AttemptTrace, resume: Resume) -> Position:
 _VERDICTS = {"no-checkpoint": NOT_JUDGED, "begins-again": NOT_JUDGED, ROUNDING: "equal within rounding"}
 
 
-def _judge(
-    first: AttemptTrace,
-    again: AttemptTrace,
-    resumes: Sequence[Resume],
-    failure: Finding | None,
-    files: tuple[Digests, Digests, Digests],
-) -> Finding | None:
-    made = [resume.attempt for resume in resumes]
+def _of_resumes(first: AttemptTrace, again: AttemptTrace, resumes: Sequence[Resume]) -> Finding | None:
+    """What differs in the steps after a resume."""
     found: Finding | None = None
     # A generator that nothing depends on is no difference of the training: ``CAUSES`` asks for it.
     generators = frozenset(
@@ -106,6 +102,19 @@ def _judge(
             found = _of_resume(first, again, resume, difference, rounded=found)
             if found is not None and found.code != ROUNDING:
                 break  # those that follow differ for the same reason
+    return found
+
+
+def _judge(
+    first: AttemptTrace,
+    again: AttemptTrace,
+    resumes: Sequence[Resume],
+    failure: Finding | None,
+    files: tuple[Digests, Digests, Digests],
+    found: Finding | None,
+) -> Finding | None:
+    """``found``: what differs in the steps; without it, or beside rounding, what differs at the end."""
+    made = [resume.attempt for resume in resumes]
     if found is None or found.code == ROUNDING:
         later = failure or _of_end(first, again, made)
         if later is None and all(resume.begins_again for resume in resumes):

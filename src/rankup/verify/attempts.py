@@ -33,8 +33,14 @@ class AttemptFailed(RankupError):
     """The script, or rankup in it, ended with an error."""
 
 
+class ProofStopped(RankupError):
+    """A signal from outside ended an attempt, and the proof with it."""
+
+
 class AttemptView(Protocol):
-    """Shows progress: it is called before and after each attempt."""
+    """Shows progress: it is called before and after each attempt, and before all attempts that are interrupted."""
+
+    def follows(self, interruptions: int, seconds: float) -> None: ...
 
     def begins(self, what: str, processes: int) -> None: ...
 
@@ -102,6 +108,7 @@ class Attempts:
         self._execute = execute
         self.count = 0
         self.seconds = 0.0  # of the last attempt
+        self.stopped: ProofStopped | None = None  # why no other attempt follows
 
     def run(self, ask: AttemptSpec) -> AttemptEnd:
         """Run one attempt until it ends.
@@ -113,6 +120,14 @@ class Attempts:
         except AttemptFailed as failed:
             self._progress.ended(f"failed: {failed.message}")
             raise
+        except ProofStopped as stopped:
+            self._progress.ended(stopped.message)
+            self.stopped = stopped
+            raise
+
+    def announce(self, interruptions: int) -> None:
+        """Show how many interruptions follow, each in an attempt of its own, and one attempt to the end."""
+        self._progress.follows(interruptions, self.seconds)
 
     def _run(self, ask: AttemptSpec) -> AttemptEnd:
         self.count += 1
@@ -198,7 +213,7 @@ class Attempts:
     def _check(self, result: Result, ask: AttemptSpec, *, killed: bool) -> None:
         number = result.signal or (result.code - 128 if result.code > 128 else None)
         if number is not None:
-            raise RankupError(
+            raise ProofStopped(
                 "interrupted",
                 f"ended by {signal.Signals(number).name} in attempt {self.count}: {ask.what}",
                 hint=f"nothing is proved; the traces are in {self.folder}",
@@ -252,7 +267,7 @@ class Attempts:
         details = result.run.path / "outcome.json"
         asked = json.loads(details.read_text()).get("stop") if details.exists() else None
         if asked is None:
-            raise RankupError(
+            raise ProofStopped(
                 "interrupted",
                 f"a signal that verify did not send stopped attempt {self.count}: {ask.what}",
                 context=str(result.run.logs),

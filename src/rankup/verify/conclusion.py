@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rankup.errors import RankupError
 from rankup.findings.finding import Finding, in_order
 from rankup.verify.scenario import Scenario
 from rankup.verify.script_causes import ROUNDING
@@ -64,7 +65,7 @@ class Part:
 class Proof:
     """All scenarios, and what their interruptions crossed and did not cross (texts of ``crossings``). ``lost``: what
     attempts printed about state that was lost. ``notes``: what only a longer training would show, what is not compared,
-    and the files that the script writes."""
+    and the files that the script writes. ``stopped``: by what a signal from outside ended it."""
 
     scenarios: tuple[Scenario, ...]
     crossed: tuple[str, ...] = ()
@@ -75,6 +76,7 @@ class Proof:
     last_step: int | None = None  # to which any script was shortened
     positions: tuple[Position, ...] = ()
     any_script: bool = False
+    stopped: RankupError | None = None
 
     @property
     def same(self) -> bool:

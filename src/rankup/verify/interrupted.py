@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rankup.findings.finding import Finding, Severity
-from rankup.verify.attempts import AttemptEnd, AttemptFailed
+from rankup.verify.attempts import AttemptEnd, AttemptFailed, ProofStopped
 from rankup.verify.conclusion import HALF_WRITTEN
 from rankup.verify.diagnosis import of_failure
 from rankup.verify.interruptions import Interruption, choose, saves
@@ -16,7 +16,7 @@ from rankup.verify.trace_reader import AttemptTrace
 
 @dataclass
 class Interrupted:
-    """What came of the interruptions."""
+    """What came of the interruptions, to the training's end or until a signal from outside."""
 
     resumes: list[Resume] = field(default_factory=list)
     tried: list[str] = field(default_factory=list)
@@ -35,6 +35,7 @@ def interrupt(trial: Trial, first: AttemptTrace) -> Interrupted:
     course, attempts, plan = Interrupted(), trial.attempts, trial.plan
     attempts.patience = max(_PATIENCE_S, _PATIENCE * attempts.seconds)
     chosen = choose(first, plan.kills, shortened=first.final_step == plan.steps)
+    attempts.announce(len(chosen))
     left: list[Interruption | None] = [*chosen, None]
     last: Interruption | None = None  # from which the next attempt resumes
     at, how, earlier = 0, "", [first]
@@ -53,6 +54,8 @@ def interrupt(trial: Trial, first: AttemptTrace) -> Interrupted:
         )
         try:
             end: AttemptEnd = trial.run_twice(ask) if last else attempts.run(ask)
+        except ProofStopped:
+            return course
         except AttemptFailed as error:
             if last is None or last.kind != "writing":
                 course.failure = of_failure(error, last.at(at) if last else "", any_script=True)

@@ -8,7 +8,7 @@ from random import Random
 from rankup.errors import RankupError
 from rankup.findings.finding import Finding
 from rankup.verify import any_script
-from rankup.verify.attempts import AttemptFailed, Attempts, too_long
+from rankup.verify.attempts import AttemptFailed, Attempts, ProofStopped, too_long
 from rankup.verify.causes import held
 from rankup.verify.conclusion import Position, Proof
 from rankup.verify.diagnosis import (
@@ -42,7 +42,9 @@ def verify(attempts: Attempts, plan: VerifyPlan, *, python: str) -> Proof:
     """Run all scenarios. If two uninterrupted trainings differ, the later scenarios prove nothing and are left out. The
     files that the script writes are put back after each.
 
-    Raises RankupError if an attempt fails by itself, or is stopped from outside.
+    A signal from outside ends it: then it is of the interruptions before that.
+
+    Raises RankupError if an attempt fails by itself, or is stopped from outside before any was resumed.
     """
     with ScriptFiles(attempts.folder, python) as files:
         trial = Trial(attempts, plan, files, python)
@@ -61,7 +63,15 @@ def verify(attempts: Attempts, plan: VerifyPlan, *, python: str) -> Proof:
         wrote = files.after_training()
         again = trial.uninterrupted("uninterrupted, once more")
         reference = Reference(first, again, (wrote, files.after_training()), unsteady(first, again))
-        return (_of_script if first.any_script else _of_run)(trial, reference)
+        proof = (_of_script if first.any_script else _of_run)(trial, reference)
+        stopped = attempts.stopped
+        if stopped is None:
+            return proof
+        if not proof.positions:
+            raise stopped
+        return replace(
+            proof, not_crossed=(f"all that follows, {stopped.message}", *proof.not_crossed), stopped=stopped
+        )
 
 
 def _of_run(trial: Trial, reference: Reference) -> Proof:
@@ -86,7 +96,7 @@ def _of_run(trial: Trial, reference: Reference) -> Proof:
         scenario, made, positions, aside = _killed(trial, course, reference, random)
         scenarios.append(scenario)
         seen = crossed(made, to_the_end=plan.steps is None)
-    if plan.worlds:
+    if plan.worlds and trial.attempts.stopped is None:
         others = OtherWorlds(trial, first, reference.ignore)
         scenarios.append(others.continued(random))
         trial.files.put_back()
@@ -171,6 +181,7 @@ def _killed(
     """Kill and resume, several times; then train to the end. The last of four: what only differs aside in files."""
     plan, before = trial.plan, trial.attempts.count
     kills = choose_kills(random, course, len(course.kinds()) if plan.kills is None else plan.kills)
+    trial.attempts.announce(len(kills))
     snapshots = "snapshots-of-the-killed"
     made: list[AttemptTrace] = []
     tried: list[str] = []
@@ -193,10 +204,14 @@ def _killed(
         if not ended:
             saves = last_saves(random, course, kills)
             made += trial.to_the_end(trial.ask("to its end", snapshots, saves=saves))
+    except ProofStopped:
+        pass  # ``Attempts.stopped`` says why
     except AttemptFailed as error:
         failure = of_failure(error, f"killed {tried[-1]}" if tried else "")
     files = (*reference.files, trial.files.after_training())
-    finding = _what_differs(reference, made, files, failure)
+    finding = _of_steps(reference, made)
+    if finding is None and trial.attempts.stopped is None:
+        finding = failure or _of_the_end(reference, made, files)
     count, steps = trial.attempts.count - before, compared(reference.first, made)
     scenario = Scenario.judged("killed and resumed", plan, count, steps, finding, tried)
     positions = [_position(text, *made[n - 1 : n + 1]) for text, n in killed_by if n < len(made)]
@@ -210,19 +225,17 @@ def _position(text: str, before: AttemptTrace, after: AttemptTrace) -> Position:
     return Position(text, before.last, after.resumed_at, words)
 
 
-def _what_differs(
-    reference: Reference,
-    made: list[AttemptTrace],
-    files: tuple[Digests, Digests, Digests],
-    failure: Finding | None,
+def _of_steps(reference: Reference, made: list[AttemptTrace]) -> Finding | None:
+    difference = first_difference(reference.first, made, ignore=reference.ignore)
+    if difference is None:
+        return None
+    return of_resume(reference.first, made[difference.attempt - 1], difference, reference.again)
+
+
+def _of_the_end(
+    reference: Reference, made: list[AttemptTrace], files: tuple[Digests, Digests, Digests]
 ) -> Finding | None:
-    """``failure``: why the last attempt failed, if it did: then only the steps before it tell more."""
     first, again, ignore = reference.first, reference.again, reference.ignore
-    difference = first_difference(first, made, ignore=ignore)
-    if difference is not None:
-        return of_resume(first, made[difference.attempt - 1], difference, again)
-    if failure is not None:
-        return failure
     if (end := other_end(first, made)) is not None:
         return of_end(first, made[end[0] - 1], again)
     if names := never_restored(first, made, ignore):

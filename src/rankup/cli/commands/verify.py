@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 import shlex
 import sys
@@ -23,7 +24,7 @@ from rankup.core.arrays import parse_numbers
 from rankup.core.files import write_atomic
 from rankup.core.rundir import RunDir
 from rankup.core.shell import quote
-from rankup.core.units import parse_duration
+from rankup.core.units import duration, parse_duration
 from rankup.errors import RankupError
 from rankup.verify.attempts import Attempts
 from rankup.verify.proof import verify
@@ -161,7 +162,7 @@ def verify_command(
     else:
         print("\n" + text(proof))
     print(f"traces     {folder}", file=sys.stderr if as_json else sys.stdout)
-    raise typer.Exit(0 if proof.same else 1)
+    raise typer.Exit(proof.stopped.exit_code if proof.stopped else 0 if proof.same else 1)
 
 
 def _shortened(words: str, steps: int | None) -> int | None:
@@ -222,6 +223,13 @@ class Lines:
 
     def __init__(self) -> None:
         self._count, self._began = 0, 0.0
+
+    def follows(self, interruptions: int, seconds: float) -> None:
+        if interruptions:
+            kills = f"{interruptions} interruption{'s' * (interruptions > 1)}"
+            last = self._count + interruptions + 1
+            longest = duration(math.ceil((interruptions + 1) * seconds))
+            console.say(f"{kills} and resumes follow, to attempt {last}: about {longest} at most")
 
     def begins(self, what: str, processes: int) -> None:
         self._count += 1
