@@ -23,6 +23,9 @@ class Quiet:
     def follows(self, interruptions: int, seconds: float) -> None:
         pass
 
+    def tick(self) -> None:
+        pass
+
     def begins(self, what: str, processes: int) -> None:
         pass
 

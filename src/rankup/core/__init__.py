@@ -18,6 +18,7 @@
 | ``rundir`` | the run directory ``runs/<name>/<id>/``: what lies where |
 | ``records`` | records: one JSON object per line |
 | ``goodput`` | what the devices of a run did, over all attempts; ``python -m rankup.core.goodput RUN`` |
+| ``elapsed`` | a line on our terminal that tells for how long something has been going on |
 | ``progress`` | a step record in words, for bars, logs and ``rankup status`` |
 | ``tail`` | follows a file that another process appends to |
 | ``whole_lines`` | messages on a stream that a progress bar writes to as well |

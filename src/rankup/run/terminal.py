@@ -19,11 +19,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rankup.core import shell
+from rankup.core.elapsed import Elapsed
 from rankup.core.whole_lines import Line
 from rankup.run.failure import Exit
 from rankup.run.view import open_log
-
-_ERASE = "\r\x1b[2K"
 
 
 class TerminalOutput:
@@ -128,26 +127,14 @@ class _Silence:
     first output, and when a training begins (``records``), which has a bar of its own."""
 
     def __init__(self, records: Path) -> None:
-        self._lasts = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         self._records = records
-        self._since, self._told = time.time(), 0
+        self._elapsed = Elapsed("started, nothing printed yet")
 
     def tick(self) -> None:
-        if not self._lasts or time.time() < self._since + self._told + 1:
-            return
         with contextlib.suppress(OSError):  # no training yet
-            if self._records.stat().st_mtime >= self._since:
+            if self._records.stat().st_mtime >= self._elapsed.since:
                 self.end()
-                return
-        self._told += 1
-        _write(f"{_ERASE}started, nothing printed yet  {self._told} s")
+        self._elapsed.tick()
 
     def end(self) -> None:
-        if self._lasts and self._told:
-            _write(_ERASE)
-        self._lasts = False
-
-
-def _write(text: str) -> None:
-    with contextlib.suppress(OSError):  # the terminal was closed
-        os.write(sys.stderr.fileno(), text.encode())
+        self._elapsed.end()

@@ -38,11 +38,13 @@ class ProofStopped(RankupError):
 
 
 class AttemptView(Protocol):
-    """Shows progress: it is called before and after each attempt, and before all attempts that are interrupted."""
+    """Shows progress: called before, during and after each attempt, and before all those that are interrupted."""
 
     def follows(self, interruptions: int, seconds: float) -> None: ...
 
     def begins(self, what: str, processes: int) -> None: ...
+
+    def tick(self) -> None: ...
 
     def ended(self, how: str) -> None: ...
 
@@ -151,7 +153,7 @@ class Attempts:
             **ask.env,
         }
         limit = self._limit or (self.patience if ask.resumed else None)
-        killer = Killer(trace / FROZEN, limit)
+        killer = Killer(trace / FROZEN, limit, self._progress.tick)
         flags = {"name": "attempts", "nodes": 1, "nproc_per_node": ask.processes, "runs_root": self.folder}
         added = tuple(self._resume_args()) if ask.resumed else ()
         command = (*self._job.spec.command, *added) if added else ()

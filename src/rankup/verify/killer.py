@@ -19,11 +19,14 @@ GRACE_VARIABLE, GRACE = "RANKUP_VERIFY_GRACE", 30.0
 
 
 class Killer:
-    """A view that shows nothing. When a process of the attempt has frozen, or after ``limit`` seconds, it sends SIGKILL
-    to all of them. If the process has frozen for a signal, all get this signal and go on; SIGKILL follows after
-    ``GRACE`` seconds, or when a process freezes again."""
+    """A view that shows nothing, and calls ``ticked``. When a process of the attempt has frozen, or after ``limit``
+    seconds, it sends SIGKILL to all of them. If the process has frozen for a signal, all get this signal and go on;
+    SIGKILL follows after ``GRACE`` seconds, or when a process freezes again."""
 
-    def __init__(self, frozen: Path, limit: float | None = None) -> None:
+    def __init__(
+        self, frozen: Path, limit: float | None = None, ticked: Callable[[], None] = lambda: None
+    ) -> None:
+        self._ticked = ticked
         self._frozen = frozen
         self._ends = None if limit is None else time.monotonic() + limit
         self._patience: float | None = None  # after a signal
@@ -36,6 +39,7 @@ class Killer:
         pass
 
     def tick(self, run: RunDir) -> None:
+        self._ticked()
         now = time.monotonic()
         self.late = self.late or (self._ends is not None and not self.killed and now > self._ends)
         self.outlived = not self.killed and self._patience is not None and now > self._patience

@@ -21,6 +21,7 @@ from rankup.cli.output import console
 from rankup.cli.target_parser import script_or_workload_job
 from rankup.cli.workload_job import require_torch
 from rankup.core.arrays import parse_numbers
+from rankup.core.elapsed import Elapsed
 from rankup.core.files import write_atomic
 from rankup.core.rundir import RunDir
 from rankup.core.shell import quote
@@ -219,10 +220,10 @@ class ResumeArguments:
 
 
 class Lines:
-    """A line per attempt, on stderr."""
+    """A line per attempt, on stderr; on a terminal, for how long it has been going on."""
 
     def __init__(self) -> None:
-        self._count, self._began = 0, 0.0
+        self._count, self._elapsed = 0, Elapsed("  running")
 
     def follows(self, interruptions: int, seconds: float) -> None:
         if interruptions:
@@ -233,9 +234,13 @@ class Lines:
 
     def begins(self, what: str, processes: int) -> None:
         self._count += 1
-        self._began = time.monotonic()
         on = f"{processes} process{'es' if processes > 1 else ''}"
         console.say(f"attempt {self._count}: {on}, {what} …")
+        self._elapsed = Elapsed("  running")
+
+    def tick(self) -> None:
+        self._elapsed.tick()
 
     def ended(self, how: str) -> None:
-        console.say(f"  {how}, after {time.monotonic() - self._began:.0f} s")
+        self._elapsed.end()
+        console.say(f"  {how}, after {time.time() - self._elapsed.since:.0f} s")
