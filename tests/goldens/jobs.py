@@ -107,6 +107,8 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
             )
             for runtime, image in IMAGES.items()
         },
+        "slurm-spare": ("slurm", {**two, "spare": 1, "preflight": True}),
+        "slurm-spare-srun": ("slurm", {**two, "spare": 2, "launcher": "srun"}),
         "slurm-preflight": ("slurm", {**two, "preflight": True}),
         "slurm-program": (
             "slurm",

@@ -26,25 +26,73 @@ def bash(parts: list[str], text: str, **env: str) -> list[str]:
 
 
 LAUNCH = "srun: error: Task launch for StepId=1.0 failed on node node2: Communication connection failure\n"
+FAILURE = "srun: error: Node failure on node2\nsrun: Force Terminated StepId=1.0\n"
 
 
 @pytest.mark.parametrize(
     ("log", "state", "lost"),
     [
+        (FAILURE, "code=137", ""),  # SLURM requeues the job
+        (FAILURE, "code=137 USED=node1,node2", "node2"),
         (LAUNCH + LAUNCH.replace("node2", "node3"), "code=233", "node2 node3"),
         (LAUNCH, "code=0", ""),
         (LAUNCH, "code=233 called=yes", ""),  # the job was asked to end
         ("rank 0 said: " + LAUNCH, "code=1", ""),
     ],
 )
-def test_a_node_on_which_srun_could_start_nothing_is_lost(tmp_path: Path, log: str, state: str, lost: str):
+def test_a_node_on_which_srun_could_start_nothing_is_lost_and_one_that_a_job_with_spares_loses(
+    tmp_path: Path, log: str, state: str, lost: str
+):
     path = tmp_path / "job.log"
     path.write_text("srun: error: Task launch for StepId=0.0 failed on node old: of an attempt before\n")
     began = path.stat().st_size
     path.write_text(path.read_text() + log)
-    text = f'{state}\nlog_began={began}\nfind_lost_nodes\necho "lost: $lost"\n'
+    text = f'scontrol() {{ echo "$3"; }}\n{state}\nlog_began={began}\nfind_lost_nodes\necho "lost: $lost"\n'
     env = {"RUN": str(tmp_path), "log_file": str(path), "called": "", "terminated": ""}
     assert bash(["slurm_lost_nodes.sh"], text, **env)[-1] == f"lost: {lost}"
+
+
+@pytest.mark.parametrize(
+    ("bad", "now"),
+    [
+        ("n2", "n1,n3 spare: n4"),
+        ("n2 n4", "n1,n3 spare: "),
+        ("n4", "n1,n2 spare: n3"),  # it was a spare one
+        ("n2 n3 n4", "said: no spare node can replace: n2 n3 n4"),
+        ("n1", "said: no spare node can replace: n1"),  # the script runs there
+    ],
+)
+def test_spare_nodes_replace_bad_ones_but_not_the_first(bad: str, now: str):
+    text = (
+        "HOSTS=(n1 n2 n3 n4)\nuse_nodes 2\n"
+        f'if replace_nodes {bad}; then echo "$USED spare: ${{SPARES[*]}}"; fi\n'
+    )
+    assert bash(["spare_nodes.sh"], text)[-1] == now
+
+
+@pytest.mark.parametrize(
+    ("spares", "broken", "end"),
+    [
+        ("use_nodes 2", "n2", "goes on with n1,n3"),
+        ("use_nodes 2", "", "finish failed 1"),  # it is no single node's fault
+        ("use_nodes 3", "n2", "finish failed 1"),
+        ("", "n2", "finish failed 1"),
+    ],
+)
+def test_nodes_that_the_doctor_finds_broken_are_replaced_where_the_job_has_others(
+    tmp_path: Path, spares: str, broken: str, end: str
+):
+    python = """python() {
+      case "$*" in
+        *" bad-nodes "*) [ -z "$BROKEN" ] || echo "$BROKEN 9999999999 ada broken" >"$5" ;;
+        *) echo '"verdict": "broken"' >"$RUN/doctor.json" ;;
+      esac
+    }
+    finish() { echo "finish $*"; exit; }
+    """
+    text = f'{python}\nHOSTS=(n1 n2 n3)\n{spares}\npreflight python 4\necho "goes on with $USED"\n'
+    said = bash(["spare_nodes.sh", "preflight.sh"], text, RUN=str(tmp_path), BROKEN=broken)
+    assert said[-1] == end
 
 
 SCONTROL = """scontrol() {

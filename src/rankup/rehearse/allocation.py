@@ -29,6 +29,7 @@ class Allocation:
     mpiprocs: tuple[int, ...] = (1,)  # PBS: lines of the node file for each host
     ompthreads: int | None = None
     exclusive: bool = False
+    no_kill: bool = False  # SLURM: it goes on after it has lost a node
     export_none: bool = False  # sbatch --export=NONE: srun hands on nothing
     array_task: str | None = None
     array: tuple[int, int, int, int] = (

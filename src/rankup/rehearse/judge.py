@@ -306,7 +306,7 @@ def _unused(launches: Sequence[Launch], job: Allocation) -> Iterator[Finding]:
     processes = [one for launch in launches for one in launch.processes]
     used = {one.host for one in processes}
     idle = [host for host in job.hosts if host not in used]
-    if processes and idle:
+    if processes and idle and not job.no_kill:  # else they are spare ones
         yield Finding(
             "idle-nodes", Severity.WARNING, f"no process trains on {_list(idle)}: {len(idle)} of {job.num_nodes} nodes",
             why="Only srun, mpirun, pbsdsh, ssh and the like reach other nodes than the first.",

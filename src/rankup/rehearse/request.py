@@ -147,6 +147,7 @@ def _slurm(request: Request, sizes: Sizes) -> tuple[Allocation, list[str]]:
         hosts=hosts, cpus=tuple(room), gpus=tuple(counts), ntasks=ntasks, ntasks_per_node=per_node, cpus_per_task=cpus,
         gpus_per_task=per_task, gpus_per_node=written.value if written is not None else None,
         total_gpus=str(total) if total is not None else None, ntasks_per_gpu=per_gpu, exclusive=request.exclusive,
+        no_kill="no-kill" in request.by_name,
         export_none=export is not None and export.value.upper() in ("NONE", "NIL"), mpiprocs=(1,) * nodes,
     ), assumed  # fmt: skip
 

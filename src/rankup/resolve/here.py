@@ -45,7 +45,7 @@ _ALLOCATIONS = ("SLURM_JOB_NODELIST", "PBS_NODEFILE")
 # What only a job's script sets up, the values that ask for nothing of it, and what is said of the others.
 _NOT_HERE = (
     *("pre_modules", "module_purge", "modules", "conda", "pixi", "container", "container_runtime", "binds"),
-    *("pre", "array", "fanout", "stage", "back"),
+    *("pre", "array", "fanout", "stage", "back", "spare"),
 )
 _NOTHING: tuple[object, ...] = (None, "", (), [], {}, False, 0, "auto")
 _NOTE = "the job asks for {}, which only a submitted job gets: this runs in the environment as it is"

@@ -38,6 +38,12 @@ def render(spec: JobSpec, site: Site, run_dir: Path | None) -> str:
     Pure; raises ``RankupError`` where the site's scheduler cannot do what is asked.
     """
     choose(spec.fanout, site.family)
+    if spec.spare and site.family != "slurm":
+        raise RankupError(
+            "no-spares-here",
+            f"--spare is for SLURM, where a job can go on after it has lost a node, and {site.name} has no SLURM",
+            hint="leave it out: a job that loses a node goes on in its next attempt",
+        )
     ranks = start(spec, site)
     stage = stage_nodes(spec, site) if spec.uses_local_disk else AgentsScript((), ())
     fixed = [*_functions(spec, site, run_dir), ranks.end, ranks.fixed or stage.fixed]
@@ -92,7 +98,21 @@ def _main(spec: JobSpec, site: Site, run_dir: Path | None, ranks: Sequence[str])
         "begin_attempt",
         *(["warn_of_bad_nodes"] if site.bad_nodes else []),
     ]
-    heading = f"# The ranks: {spec.nodes} × {spec.nproc_per_node} by {spec.launcher}"
+    spares = f", and {spec.spare} spare node{'s' * (spec.spare > 1)}" if spec.spare else ""
+    heading = f"# The ranks: {spec.nodes} × {spec.nproc_per_node} by {spec.launcher}{spares}"
+    attempt = [
+        *(["choose_rendezvous # MASTER_ADDR, MASTER_PORT"] if meets(spec) else []),
+        *[_header(spec), "mark_processes"],
+        *container(spec, site).prelude,
+        *(["write_rank_script"] if spec.launcher != "single" else []),
+        *([f"add_torch_hook {path_code(spec.python)}"] if _is_hooked(spec) else []),
+        *_start_of_sampler(spec),
+        *ranks,
+        "watch_ranks # asks them to save before the time limit",
+        *(["find_lost_nodes"] if _may_lose_nodes(spec, site) else []),
+    ]
+    if spec.spare:
+        attempt = ["while :; do", *_indented(attempt), "  go_on_without_lost || break", "done"]
     return [
         "main() {",
         *_indented(steps),
@@ -101,19 +121,12 @@ def _main(spec: JobSpec, site: Site, run_dir: Path | None, ranks: Sequence[str])
         *environment(spec, site),
         "",
         f"  {heading}",
+        *_indented([f"use_nodes {spec.nodes} # HOSTS, USED, SPARES"] if spec.spare else []),
         *_indented(
             [f"preflight {path_code(spec.interpreter)} {spec.nproc_per_node}"] if spec.preflight else []
         ),
         *_indented([_proof(spec)] if _is_proved(spec) else []),
-        *_indented(["choose_rendezvous # MASTER_ADDR, MASTER_PORT"] if meets(spec) else []),
-        *_indented([_header(spec), "mark_processes"]),
-        *_indented(container(spec, site).prelude),
-        *_indented(["write_rank_script"] if spec.launcher != "single" else []),
-        *_indented([f"add_torch_hook {path_code(spec.python)}"] if _is_hooked(spec) else []),
-        *_indented(_start_of_sampler(spec)),
-        *_indented(ranks),
-        *_indented(["watch_ranks # asks them to save before the time limit"]),
-        *_indented(["find_lost_nodes"] if _may_lose_nodes(spec, site) else []),
+        *_indented(attempt),
         *_indented(["stage_back"] if spec.uses_local_disk else []),
         *_indented([f"end_attempt {path_code(spec.python)} # requeues the job if it is not done"]),
         "}",
@@ -131,6 +144,7 @@ def _functions(spec: JobSpec, site: Site, run_dir: Path | None) -> list[list[str
         part("bad_nodes.sh") if site.bad_nodes else [],
         part("module_inits.sh") if loads else [],
         part("stage.sh") if spec.uses_local_disk else [],
+        part("spare_nodes.sh") if spec.spare else [],
         part("preflight.sh") if spec.preflight else [],
         part("proof.sh") if _is_proved(spec) else [],
         part("rendezvous.sh") if meets(spec) else [],

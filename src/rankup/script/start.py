@@ -31,13 +31,14 @@ def _alone(spec: JobSpec) -> bool:
 def start(spec: JobSpec, site: Site) -> AgentsScript:
     """Bash that starts all ranks in the background, and sets ``workers``."""
     entry = container(spec, site)
+    options = (*entry.options, *(["--nodelist=$USED"] if spec.spare else []))
     how = Start(
         scheduler=site.family,
         command=spec.rank_command,
         python=spec.interpreter,
         torchrun=site.containers.torchrun if spec.container else "torchrun",
         prefix=entry.prefix,
-        options=entry.options,
+        options=options,
         nodes=spec.nodes,
         nproc=spec.nproc_per_node,
         cpus=spec.cpus_per_task,
@@ -62,9 +63,9 @@ def start(spec: JobSpec, site: Site) -> AgentsScript:
         f"export TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE={PREFIX}",
     ]
     start_agents = node_launcher(spec.fanout, site.family, nodes=spec.nodes, mpi=site.mpi.kind)
-    options = tuple(map(expanded_code, entry.options))
+    written_options = tuple(map(expanded_code, options))
     agents = start_agents(
-        Agents(tuple(written), spec.nodes, spec.agent_cpus, variables(spec, site), options=options)
+        Agents(tuple(written), spec.nodes, spec.agent_cpus, variables(spec, site), options=written_options)
     )
     return replace(agents, start=(*first, *prefix, *agents.start))
 

@@ -44,6 +44,12 @@ FANOUTS = ("auto", "srun", "pbsdsh", "mpiexec", "pbs_tmrsh", "ssh")
 RUN_ONLY = ("node_rank", "rdzv_endpoint", "rdzv_timeout")
 
 
+_NO_SPARES = (
+    "--spare is for torchrun or srun on two nodes and more, without --stage: the first node cannot be replaced, and a "
+    "spare one has nothing on its disk"
+)
+
+
 class JobSpec(BaseModel):
     """A script and its arguments, what it needs, how its ranks are started, and what happens when time runs out.
 
@@ -70,6 +76,11 @@ class JobSpec(BaseModel):
             ("run",),
         ),
     ] = 1
+    spare: Annotated[
+        int,
+        Field(ge=0),
+        Flag(RESOURCES, "SLURM: nodes to ask for besides; each may replace one that is broken or lost", "N"),
+    ] = 0
     gpus_per_node: Annotated[
         int, Field(ge=0), Flag(RESOURCES, "GPUs on each node; 0: a job without GPUs", "G")
     ] = 0
@@ -324,6 +335,9 @@ class JobSpec(BaseModel):
             reasons.append(f"max_restarts requires the launcher torchrun, and the launcher is {launcher}")
         if time and lead and lead >= time:
             reasons.append(f"--stop-before ({lead} s) must be shorter than --time ({time} s)")
+        by_srun = launcher in ("torchrun", "srun", None)
+        if values["spare"] and (nodes == 1 or not by_srun or values["stage"] or values["back"]):
+            reasons.append(_NO_SPARES)
         if len(environments) > 1:
             reasons.append(f"{' and '.join(environments)} are {len(environments)} environments: choose one")
         elif values["container"] and environments not in ([], ["venv"]):

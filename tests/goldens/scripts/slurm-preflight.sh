@@ -174,6 +174,12 @@ preflight() { # PYTHON RANKS_PER_NODE
   "$1" -m rankup doctor --quick --nproc-per-node "$2" --dir "$RUN" --out "$RUN/doctor.json"
   grep -qs '"verdict": "broken"' "$RUN/doctor.json" || return 0
   [ -z "${BAD_NODES:-}" ] || "$1" -m rankup sites bad-nodes "$BAD_NODES" --doctor "$RUN/doctor.json"
+  if [ -n "${USED:-}" ]; then
+    rm -f "$RUN/broken"
+    "$1" -m rankup sites bad-nodes "$RUN/broken" --doctor "$RUN/doctor.json"
+    # shellcheck disable=SC2046 # one or more
+    [ ! -s "$RUN/broken" ] || ! replace_nodes $(cut -d' ' -f1 "$RUN/broken") || return 0
+  fi
   finish failed 1
 }
 
@@ -459,17 +465,20 @@ add_torch_hook() { # PYTHON
   export PYTHONPATH=${PYTHONPATH:+$PYTHONPATH:}$hook
 }
 
-# ---- Was a node dead at the launch? --------------------------------------------------------------------------------
-# SLURM requeues a job that loses a node. It has not noticed yet if srun can start nothing there.
+# ---- Was a node dead at the launch, or lost from a job that has spare ones? ----------------------------------------
+# SLURM requeues a job that loses a node, if it has no spare one. It has not noticed yet if srun can start nothing there.
 find_lost_nodes() {
+  local host failed='Task launch for .* failed on node'
+  [ -z "${USED:-}" ] || failed+='|Node failure on'
   lost=''
   if [ "$code" -eq 0 ] || [ -n "$called$terminated" ] || [ -e "$RUN/CANCELLED" ]; then return; fi
   lost=$(tail -c "+$((log_began + 1))" "$log_file" |
-    sed -nE 's/^srun: error: Task launch for .* failed on node ([^ :]+):.*/\1/p' | sort -u | paste -sd' ')
+    sed -nE "s/^srun: error: ($failed) ([^ :]+).*/\2/p" |
+    while read -r host; do scontrol show hostnames "$host"; done | sort -u | paste -sd' ')
   [ -n "$lost" ] || return
-  say "srun could start nothing on a node of this job: $lost"
+  say "srun has lost a node of this job, or could start nothing there: $lost"
   # shellcheck disable=SC2086 # one or more
-  [ -z "${BAD_NODES:-}" ] || note_bad_nodes "nothing could be started there" $lost
+  [ -z "${BAD_NODES:-}" ] || note_bad_nodes "lost, or nothing could be started there" $lost
 }
 
 # ---- Which rank failed first ---------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ def resources(spec: JobSpec, site: Site) -> list[str]:
     options = [f"--job-name={spec.name}"]
     options += [f"--account={spec.account}"] if spec.account else []
     options += [f"--partition={spec.queue}"] if spec.queue else []
-    options += [f"--nodes={spec.nodes}", f"--ntasks-per-node={tasks}"]
+    options += [f"--nodes={spec.nodes + spec.spare}", f"--ntasks-per-node={tasks}"]
     options += [f"--cpus-per-task={cpus}"] if cpus else []
     options += [_gpus(spec, site)] if spec.gpus_per_node else []
     options += [f"--mem={size(spec.mem)}"] if spec.mem else []
@@ -32,6 +32,7 @@ def directives(spec: JobSpec, site: Site, output: str, error: str = "") -> list[
     them. Without append a requeued job erases its own log.
     """
     options = resources(spec, site)
+    options += ["--no-kill"] if spec.spare else []  # it keeps its other nodes if it loses one
     options += [f"--array={spec.array}"] if spec.array else []
     options += [
         f"--signal=B:USR1@{spec.lead}",

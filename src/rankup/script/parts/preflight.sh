@@ -9,5 +9,11 @@ preflight() { # PYTHON RANKS_PER_NODE
   "$1" -m rankup doctor --quick --nproc-per-node "$2" --dir "$RUN" --out "$RUN/doctor.json"
   grep -qs '"verdict": "broken"' "$RUN/doctor.json" || return 0
   [ -z "${BAD_NODES:-}" ] || "$1" -m rankup sites bad-nodes "$BAD_NODES" --doctor "$RUN/doctor.json"
+  if [ -n "${USED:-}" ]; then
+    rm -f "$RUN/broken"
+    "$1" -m rankup sites bad-nodes "$RUN/broken" --doctor "$RUN/doctor.json"
+    # shellcheck disable=SC2046 # one or more
+    [ ! -s "$RUN/broken" ] || ! replace_nodes $(cut -d' ' -f1 "$RUN/broken") || return 0
+  fi
   finish failed 1
 }
