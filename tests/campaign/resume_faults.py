@@ -123,6 +123,22 @@ _PREFETCHED = """\
         loss.backward()
 """
 
+_EACH_STEP = """\
+        loss = criterion(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+_LEFT_OVER = """\
+        loss = criterion(model(x), y) / 2
+        loss.backward()
+        micro_batches += 1
+        if micro_batches % 2 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+    optimizer.zero_grad()  # what is left over is dropped
+"""
+
 FAULTS = (
     # One epoch after another.
     Planted(
@@ -585,6 +601,19 @@ RIGHT = (
 
 # Beyond the forty: combinations, and what was met on the way.
 EXTRA = (
+    Planted(
+        "epochs",
+        "the last micro-batch of an epoch is dropped",
+        PROVED,
+        (
+            (
+                "DataLoader(blobs(48), batch_size=12, shuffle=True)",
+                "DataLoader(blobs(42), batch_size=6, shuffle=True)",
+            ),
+            ("    model.train()\n", "    model.train()\n    micro_batches = 0\n"),
+            (_EACH_STEP, _LEFT_OVER),
+        ),
+    ),
     Planted(
         "teacher",
         "evaluates after the save, and so moves the generator",

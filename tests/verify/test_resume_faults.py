@@ -16,6 +16,8 @@ from resume_faults import EXTRA, FAULTS, RIGHT, Planted, judged
 IN_SHORT = (
     # An evaluation between two steps uses a loader.
     ("epochs", "as it is"),
+    # Gradients that no step takes are of no step.
+    ("epochs", "the last micro-batch of an epoch is dropped"),
     # Several steps have the same weights.
     ("steps", "as it is: the rate is zero at first"),
     # The batch comes from no loader.

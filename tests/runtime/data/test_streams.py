@@ -154,6 +154,9 @@ def resumed_at_each_step(cases: dict[str, tuple], workers: int, keep: int) -> di
     """By case, at which steps of the second epoch a resume does not give what is left of it, or says something."""
     stream_reader.KEEP = keep
     run = rankup.init(seed=1)
+    warnings.simplefilter(
+        "once"
+    )  # and not at each line that reads: what the first pass has said is no answer to a resume
     found: dict[str, list[str]] = {}
     for name, (make, sharded) in cases.items():
         feed = feed_of(run, make(), sharded, workers, training=True)

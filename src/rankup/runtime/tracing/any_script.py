@@ -88,6 +88,20 @@ class ScriptTrace:
         if self.between.skips():
             self._inputs.skips()
 
+    def loss(self, tensor: torch.Tensor, _: Any = None) -> None:
+        self.between.loss(tensor)
+        self._inputs.used()
+
+    def zeroed(self, owner: Optimizer | nn.Module, _: Any = None) -> None:
+        """After each ``zero_grad``: if no gradient is left, what was collected for them is of no step."""
+        if not self.between.pending:
+            return
+        owned = owner.parameters() if isinstance(owner, nn.Module) else parameters(owner)
+        trained = (p for optimizer in self._kept for p in parameters(optimizer)) if self._kept else owned
+        if not any(p.grad is not None and bool(local(p.grad).any()) for p in trained):
+            self.between.drops()
+            self._inputs.drops()
+
     def before_step(self, optimizer: Optimizer, *_: Any) -> None:
         if has_run() or self._silent or _makes_state():
             return

@@ -40,6 +40,7 @@ class BetweenSteps:
         self._batches: list[tuple[str, list[Any]]] = []  # their digests, and their samples
         self._aside: list[tuple[str, list[Any]]] = []  # the first batch of an evaluation
         self._losses: list[str] = []
+        self._used = 0  # so many of the batches are in the gradients
         self._evaluated = 0  # since the last step
         self._parts = 0  # since then, or since one that was skipped
         self._epoch = 0
@@ -87,6 +88,7 @@ class BetweenSteps:
     def loss(self, tensor: torch.Tensor, _: Any = None) -> None:
         if tensor.numel() == 1:
             self._losses.append(float(tensor.detach()).hex())
+            self._used = len(self._batches)
 
     def scaler(self, scaler: Any, _: Any = None) -> None:
         self._scalers.add(scaler)
@@ -99,6 +101,16 @@ class BetweenSteps:
         if skipped:
             self._forget()
         return skipped
+
+    @property
+    def pending(self) -> bool:
+        """Whether something was collected for gradients that no step has taken."""
+        return bool(self._losses)
+
+    def drops(self) -> None:
+        """These gradients are gone, without a step: so are their batches and losses."""
+        self._batches, self._losses, self._used = self._batches[self._used :], [], 0
+        self._epoch = self._begun
 
     # ------------------------------------------------------------------------- what is written
 
@@ -137,7 +149,7 @@ class BetweenSteps:
     def _forget(self) -> None:
         self._trained |= self._taken
         self._taken = WeakSet()
-        self._batches, self._aside, self._losses = [], [], []
+        self._batches, self._aside, self._losses, self._used = [], [], [], 0
         self._parts = 0
 
     def events(self) -> dict[str, Any]:

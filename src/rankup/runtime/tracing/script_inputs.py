@@ -59,6 +59,7 @@ class ScriptInputs:
         self._ignored = ignored
         self._depth = 0
         self._given: list[str] = []
+        self._used = 0  # so many of these are in the gradients
         self.began: dict[str, str] = {}  # the generators before the first batch
         self.iterated: dict[str, str] | None = None  # those before a loader began, since the last ``take``
         # Those before the first call of a module since the last ``take``, and those that the script has set until then.
@@ -101,11 +102,21 @@ class ScriptInputs:
         """What a step's record has of this."""
         found = {"inputs": self._given, "iterated": self.iterated, "called": self._called, "set": self._set}
         self._given, self.iterated, self._called, self._set = [], None, None, {}
+        self._used = 0
         return found
 
     def skips(self) -> None:
         """What was given was for no step. The generators before the loader began are those of the next one, too."""
-        self._given = []
+        self._given, self._used = [], 0
+
+    def used(self, *_: Any) -> None:
+        """What was given until now is in the gradients."""
+        self._used = len(self._given)
+
+    def drops(self) -> None:
+        """These gradients are gone, without a step."""
+        self._given, self._used = self._given[self._used :], 0
+        self._called, self._set = None, {}
 
     def _drawn(self, loader: Any) -> None:
         self._begin()
