@@ -121,6 +121,21 @@ def test_diff_names_what_differs_and_by_how_much(run, capsys):
     assert {row["name"]: row["largest"] for row in rows}["model/weight"] == 1.0
 
 
+def test_diff_compares_what_the_script_has_registered(tmp_path, capsys):
+    for name, decay in (("slow", 0.5), ("fast", 0.25)):
+        with Saver(tmp_path / name, ALONE) as saver:
+            registered = {
+                "ema": {"weight": torch.full((2,), decay), "shadows": [torch.zeros(3)]},
+                "best": {"value": decay},
+                "run.meter": {"sums": decay},  # rankup's own
+            }
+            saver.save(1, SnapshotState(tensors(1), {"registered": registered}))
+    assert call(capsys, "diff", tmp_path / "slow", tmp_path / "slow")[0] == 0
+    code, out, _ = call(capsys, "diff", tmp_path / "slow", tmp_path / "fast")
+    assert code == 1
+    assert out.splitlines()[1:] == ["  ema/weight: 0.25", "  best/value: 0.5 | 0.25"]
+
+
 @pytest.mark.parametrize(
     ("left", "right", "largest"),
     [

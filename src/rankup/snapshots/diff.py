@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from rankup.snapshots.layout import VALUES, Entry
 from rankup.snapshots.manifest import Manifest, SavedTensor
 from rankup.snapshots.shards import dtype_of, read_into
-from rankup.snapshots.snapshot import load_plain
+from rankup.snapshots.snapshot import load_plain, load_rank_state
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ def load_tensor(entry: Entry, manifest: Manifest, name: str) -> torch.Tensor:
 
 
 def compare(left: tuple[Entry, Manifest], right: tuple[Entry, Manifest]) -> list[TensorDifference]:
-    """What differs in the tensors and the plain values that all ranks share, in the order of the state's names."""
+    """What differs in the tensors and the plain values that all ranks share, in the order of the state's names; then in
+    what the script has registered, as the first rank has it."""
     found = []
     theirs, mine = right[1].tensors, left[1].tensors
     for name in [*mine, *(name for name in theirs if name not in mine)]:
@@ -47,7 +49,44 @@ def compare(left: tuple[Entry, Manifest], right: tuple[Entry, Manifest]) -> list
         pair = [_shown(value, name) for value in values]
         if pair[0] != pair[1]:
             found.append(TensorDifference(name, pair[0], pair[1]))
-    return found
+    return [*found, *_registered(registered(*left), registered(*right))]
+
+
+def registered(entry: Entry, manifest: Manifest) -> dict[str, Any]:
+    """Name → the state of what the script has registered, as the first rank has it."""
+    state = load_rank_state(entry.path, manifest, min(manifest.states)) if manifest.states else {}
+    held = state.get("registered", {})
+    return {name: value for name, value in held.items() if not name.startswith("run.")}  # rankup's own
+
+
+def _registered(left: dict[str, Any], right: dict[str, Any]) -> Iterator[TensorDifference]:
+    mine, theirs = dict(_leaves(left)), dict(_leaves(right))
+    for name in [*mine, *(name for name in theirs if name not in mine)]:
+        a, b = mine.get(name), theirs.get(name)
+        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and _form(a) == _form(b):
+            if largest := largest_difference(a, b):
+                yield TensorDifference(name, _form(a), _form(b), largest)
+        elif (shown := (_described(mine, name), _described(theirs, name)))[0] != shown[1]:
+            yield TensorDifference(name, *shown)
+
+
+def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    inside = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in inside:
+        path = f"{name}/{key}" if name else str(key)
+        if isinstance(item, (dict, list, tuple)):
+            yield from _leaves(item, path)
+        else:
+            yield path, item
+
+
+def _form(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+
+
+def _described(values: dict[str, Any], name: str) -> str:
+    found = values.get(name)
+    return _form(found) if isinstance(found, torch.Tensor) else _shown(values, name)
 
 
 def largest_difference(a: torch.Tensor, b: torch.Tensor) -> float:

@@ -19,11 +19,10 @@ import torch
 from rankup.core.files import replacing
 from rankup.errors import RankupError
 from rankup.snapshots.checksum import as_bytes
-from rankup.snapshots.diff import load_tensor
+from rankup.snapshots.diff import load_tensor, registered
 from rankup.snapshots.layout import Entry
 from rankup.snapshots.manifest import Manifest
 from rankup.snapshots.shards import dtype_of
-from rankup.snapshots.snapshot import load_rank_state
 
 _DTYPES = {
     "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3",
@@ -86,14 +85,17 @@ def _part(entry: Entry, manifest: Manifest, part: str) -> dict[str, _Tensor]:
             context=str(entry.path),
             hint=f"use --part with one of: {', '.join(prepared)}",
         )
-    registered = {} if prepared else _registered(entry, manifest)
-    found = registered.get(part) or prepared.get(part) or next(iter(prepared.values()), None)
+    others = {} if prepared else _registered(entry, manifest)
+    found = others.get(part) or prepared.get(part) or next(iter(prepared.values()), None)
     if found is None:
         parts = {"/".join(name.split("/")[: 1 + name.split("/")[0].isdigit()]) for name in manifest.tensors}
-        parts |= registered.keys()
+        parts |= others.keys()
+        kept = part in registered(entry, manifest)
         raise RankupError(
             "nothing-to-export",
-            f"the snapshot has no part named {part}",
+            f"{part} is registered, but has no state_dict of tensors: only a resume can restore it"
+            if kept
+            else f"the snapshot has no part named {part}",
             context=str(entry.path),
             hint=f"use --part with one of: {', '.join(sorted(parts))}"
             if parts
@@ -114,9 +116,8 @@ def _below(entry: Entry, manifest: Manifest, prefix: str) -> dict[str, _Tensor]:
 
 def _registered(entry: Entry, manifest: Manifest) -> dict[str, dict[str, _Tensor]]:
     """The registered things whose state has tensors by name, as that of a module does."""
-    state = load_rank_state(entry.path, manifest, min(manifest.states)) if manifest.states else {}
     found: dict[str, dict[str, _Tensor]] = {}
-    for name, held in state.get("registered", {}).items():
+    for name, held in registered(entry, manifest).items():
         tensors = {
             key: _Tensor(
                 str(value.dtype).removeprefix("torch."), tuple(value.shape), partial(torch.clone, value)
