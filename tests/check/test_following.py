@@ -33,6 +33,8 @@ def checked(folder, files, *paths):
         ("srun python -m pkg.train", "src/pkg/train.py"),
         ("srun python -m pkg", "pkg/__main__.py"),
         ("srun singularity_wrapper exec python train.py", "train.py"),
+        ('start() { srun "$@"; }\nstart python train.py', "train.py"),
+        ("printf '%s\\n' '#!/bin/sh' 'exec \"$@\"' >w.sh\nsrun sh w.sh python train.py", "train.py"),
         ("srun my_wrapper --bind /scratch bash -c 'python train.py'", "train.py"),
         ("srun podman-hpc run --rm image python train.py", "train.py"),
         ("srun shifter --image=torch python train.py", "train.py"),
@@ -131,3 +133,17 @@ def test_a_script_that_runs_itself_ends(tmp_path):
 def test_words_that_are_no_command_start_nothing(tmp_path, line):
     found = checked(tmp_path, {"job.sh": f"{HEAD}{line}\n"}, "job.sh")
     assert found.not_followed == []
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        'start() { "$@"; }\nstart ',
+        "cat >w.sh <<'X'\nexec \"$@\"\nX\nsh w.sh ",
+    ],
+)
+def test_all_words_of_a_command_are_handed_on(tmp_path, start):
+    head = "#!/bin/bash\n#SBATCH --nodes=1 --ntasks-per-node=1 --gpus-per-node=4 --cpus-per-task=8 --time=1:00:00\n"
+    job = head + start + "torchrun --standalone --nproc_per_node=4 train.py\n"
+    found = checked(tmp_path, {"job.sh": job, "train.py": PROGRAM}, "job.sh")
+    assert not [finding.code for finding in found.findings if finding.code == "RK106"]

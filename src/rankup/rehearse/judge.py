@@ -306,16 +306,20 @@ def _unused(launches: Sequence[Launch], job: Allocation) -> Iterator[Finding]:
     processes = [one for launch in launches for one in launch.processes]
     used = {one.host for one in processes}
     idle = [host for host in job.hosts if host not in used]
-    if processes and idle and not job.no_kill:  # else they are spare ones
+    gpus = sum(job.gpus)
+    if job.no_kill:  # they are spare ones
+        gpus = sum(have for host, have in zip(job.hosts, job.gpus, strict=True) if host not in idle)
+        idle = []
+    if processes and idle:
         yield Finding(
             "idle-nodes", Severity.WARNING, f"no process trains on {_list(idle)}: {len(idle)} of {job.num_nodes} nodes",
             why="Only srun, mpirun, pbsdsh, ssh and the like reach other nodes than the first.",
             fix="start the training on all nodes, or ask for fewer",
         )  # fmt: skip
-    elif processes and any(job.gpus) and all(one.device != "-" for one in processes):
-        unused = sum(job.gpus) - len({(one.host, device) for one in processes for device in one.devices})
+    elif processes and gpus and all(one.device != "-" for one in processes):
+        unused = gpus - len({(one.host, device) for one in processes for device in one.devices})
         if unused > 0:
             yield Finding(
-                "idle-gpus", Severity.WARNING, f"{unused} of {sum(job.gpus)} GPUs are used by no process",
+                "idle-gpus", Severity.WARNING, f"{unused} of {gpus} GPUs are used by no process",
                 fix="start one process for each GPU, or ask for fewer", confidence=Confidence.LIKELY,
             )  # fmt: skip

@@ -131,8 +131,8 @@ def descendants(process: int) -> list[int]:
     found: list[int] = []
     todo = [process]
     while todo:
-        for tasks in Path(f"/proc/{todo.pop(0)}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # it has ended
+            for tasks in Path(f"/proc/{todo.pop(0)}/task").glob("*/children"):
                 children = [int(word) for word in tasks.read_text().split()]
                 found += children
                 todo += children

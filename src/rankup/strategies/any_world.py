@@ -33,7 +33,7 @@ REFUSES: Refusals = {
     "accumulate": Refusal(
         "not-any-world",
         'accumulate= cannot be used with exact="any-world"',
-        "more virtual shards: each is a micro-batch",
+        "leave accumulate= out, and use more virtual shards: each is a micro-batch",
     ),
     "sync_batchnorm": Refusal(
         "not-any-world",

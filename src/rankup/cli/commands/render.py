@@ -31,7 +31,8 @@ def render_command(
     """Print the job script, to read it or to submit it by hand.
 
     The script is plain bash and runs without rankup. Findings about the job go to stderr; with an error among them the
-    exit code is 1, and the script is printed all the same.
+    exit code is 1, and the script is printed all the same. Of a job that the site cannot have, such as one without an
+    account where it needs one, there is no script.
     """
     codes = ignored_codes(ignore)
     job = job_from(asked, ignore=codes)

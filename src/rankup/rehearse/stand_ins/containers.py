@@ -62,14 +62,19 @@ def main(here: Here) -> int:
     folder = line.options.get("folder", "")
     if folder and Path(folder).is_dir():
         os.chdir(folder)
-    command = rest
-    if command[0].startswith("/") and not Path(command[0]).exists():
-        command = [Path(command[0]).name, *command[1:]]
+    # What the image has, and what runs before it there may be given it as an argument.
+    known = {word for word in rest[1:] if Path(here.scenario.bin, Path(word).name).exists()}
+    command = [_here(word) if word in known or word is rest[0] else word for word in rest]
     try:
         os.execvpe(command[0], command, here.env)
     except OSError as error:
         here.note(f"{here.name}: {command[0]} is in the image alone: not run", "unknown")
         here.fail(f"{here.name}: {command[0]}: {error.strerror}", 0)
+
+
+def _here(word: str) -> str:
+    """A command, as it can be called outside of the image."""
+    return Path(word).name if word.startswith("/") and not Path(word).exists() else word
 
 
 def _is_image(word: str) -> bool:

@@ -24,6 +24,17 @@ PASS = "RANKUP_REHEARSE_PASS"  # the process id of a Python that may run
 OWN = (HOST, GROUP, PASS, "BASH_ENV", "OLDPWD", "_", "SHLVL")
 
 
+def _in_subshell() -> bool:
+    """Whether a copy of a shell has started this process, and not the shell that reads the script."""
+    try:
+        parent = Path("/proc", str(os.getppid()))
+        above = Path("/proc", parent.joinpath("stat").read_text().rpartition(") ")[2].split()[1])
+        words = parent.joinpath("cmdline").read_bytes()
+        return bool(words) and words == above.joinpath("cmdline").read_bytes()
+    except (OSError, IndexError):
+        return False
+
+
 class Here:
     """The place of a running stand-in, and what it can do there."""
 
@@ -34,8 +45,9 @@ class Here:
         self.env: dict[str, str] = dict(os.environ)
         self.host = self.env.get(HOST) or os.uname().nodename
         self.group = self.env.get(GROUP, "")
-        # A shell without job control starts what stands before a & with this signal ignored.
-        self.background = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+        # A shell without job control starts what stands before a & with this signal ignored. Of what a function starts
+        # there it is not ignored; then nobody knows.
+        self.background = signal.getsignal(signal.SIGINT) == signal.SIG_IGN or _in_subshell()
         try:
             self.cwd = Path.cwd()
         except OSError:

@@ -52,10 +52,13 @@ class ScopeKeeper:
         self, name: str, span: Span, operator: str, default: Value | None, index: str | None, quoted: bool
     ) -> Value:
         binding = self.state.scope.get(name)
+        which = (
+            "@" if index is None and name in ("@", "*") else index
+        )  # "$@" is all of them, "$array" its first one
         if binding is not None and binding.certain and operator in ("", ":-", "-", ":=", "=", ":?", "?"):
-            value = _element(binding.value, index)
+            value = _element(binding.value, which)
             if value is not None and len(value.atoms) < 200:
-                return value if quoted and index == "@" else requoted(value, quoted)
+                return value if quoted and which == "@" else requoted(value, quoted)
         unknown = Variable(
             name + (f"[{index}]" if index else ""), span, self.state.shell, operator, default, quoted
         )

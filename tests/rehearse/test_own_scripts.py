@@ -1,0 +1,39 @@
+"""The scripts that rankup renders are rehearsed without a finding, however their agents are started."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = "import os\nprint('rank', os.environ['RANK'])\n"
+
+
+def rankup(folder: Path, *words: str) -> str:
+    command = [sys.executable, "-m", "rankup", *words]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL
+    ).stdout
+
+
+@pytest.mark.parametrize(
+    "site",
+    [
+        ("pbs", "--queue", "q"),  # pbsdsh, in a function in the background
+        ("pbs", "--queue", "q", "--fanout", "ssh"),
+        ("olivia", "--account", "nn9999k"),  # an absolute path of the image, behind a shell
+        ("slurm", "--spare", "1"),  # a node without ranks
+    ],
+    ids=" ".join,
+)
+def test_each_node_has_its_ranks_and_nothing_is_found(tmp_path: Path, site: tuple[str, ...]):
+    (tmp_path / "train.py").write_text(PROGRAM)
+    shape = ("--nodes", "2", "--gpus-per-node", "4", "--time", "20m")
+    (tmp_path / "job.sh").write_text(rankup(tmp_path, "render", "--site", *site, *shape, "train.py"))
+    answer = json.loads(rankup(tmp_path, "rehearse", "--json", "job.sh"))
+    assert [one for one in answer["findings"] if one["severity"] in ("error", "warning")] == []
+    hosts = [rank["host"] for rank in answer["processes"]]
+    assert sorted(hosts) == ["node1"] * 4 + ["node2"] * 4
