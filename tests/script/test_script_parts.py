@@ -71,6 +71,23 @@ def test_spare_nodes_replace_bad_ones_but_not_the_first(bad: str, now: str):
 
 
 @pytest.mark.parametrize(
+    ("lost", "end"),
+    [
+        ("", "ends"),
+        ("n2", "attempt on n1,n3"),
+        ("n9", "ends"),  # of another job: the same nodes would do the same again
+        ("n2 n3", "ends"),
+    ],
+)
+def test_another_attempt_begins_only_on_other_nodes(lost: str, end: str):
+    text = (
+        'begin_attempt() { echo "attempt on $USED"; }\n'
+        f'HOSTS=(n1 n2 n3)\nlost="{lost}"\nuse_nodes 2\ngo_on_without_lost || echo ends\n'
+    )
+    assert bash(["spare_nodes.sh"], text)[-1] == end
+
+
+@pytest.mark.parametrize(
     ("spares", "broken", "end"),
     [
         ("use_nodes 2", "n2", "goes on with n1,n3"),

@@ -183,9 +183,11 @@ replace_nodes() { # BAD...: whether the others are enough
 }
 # After an attempt that has lost nodes: whether another one begins on those that are left.
 go_on_without_lost() {
+  local before=$USED
   [ -n "$lost" ] || return
   # shellcheck disable=SC2086 # one or more
   replace_nodes $lost || return
+  [ "$USED" != "$before" ] || return # none of them was in use: on the same nodes it would end in the same way
   [ -z "${holder:-}" ] || kill "$holder" 2>/dev/null # the port is free again
   begin_attempt
 }
