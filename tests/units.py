@@ -18,7 +18,7 @@ from xdist.scheduler import LoadScopeScheduling
 CLUSTERS = (
     ("drill_here", "drill"),
     ("doctor", "rehearse", "jobs", "run", "stage", "freeze", "tutorial"),
-    ("time_limit", "state", "life", "training", "submit"),
+    ("time_limit", "state", "life", "training", "submit", "spare"),
     ("scale", "frameworks", "script", "sampler", "env", "sites", "lab", "world"),
 )
 PBS_CLUSTERS = (("drill_here",), ("life",), ("nodes", "training", "drill"))

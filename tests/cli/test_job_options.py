@@ -59,6 +59,7 @@ def test_only_what_was_given_is_a_flag():
 GIVEN = {
     "name": (["--name", "x"], "x"),
     "nodes": (["--nodes", "2"], 2),
+    "spare": (["--spare", "1"], 1),
     "gpus_per_node": (["--gpus-per-node", "4"], 4),
     "gpu_type": (["--gpu-type", "a100"], "a100"),
     "nproc_per_node": (["--nproc-per-node", "2"], 2),
