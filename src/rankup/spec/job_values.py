@@ -13,7 +13,7 @@ DURATIONS = ("time", "stop_before")
 
 _LISTS = [key for key, field in JobSpec.model_fields.items() if get_origin(field.annotation) is tuple]
 COUNTS = (
-    *("nodes", "gpus_per_node", "nproc_per_node", "cpus_per_task"),
+    *("nodes", "spare", "gpus_per_node", "nproc_per_node", "cpus_per_task"),
     *("max_restarts", "max_requeues", "threads", "node_rank"),
 )
 # What TOML has to hold, and how that is written.
