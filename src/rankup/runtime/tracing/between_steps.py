@@ -41,6 +41,7 @@ class BetweenSteps:
         self._aside: list[tuple[str, list[Any]]] = []  # the first batch of an evaluation
         self._losses: list[str] = []
         self._used = 0  # so many of the batches are in the gradients
+        self._dropped: list[tuple[str, list[Any]]] = []  # were in gradients that are gone
         self._evaluated = 0  # since the last step
         self._parts = 0  # since then, or since one that was skipped
         self._epoch = 0
@@ -88,6 +89,8 @@ class BetweenSteps:
     def loss(self, tensor: torch.Tensor, _: Any = None) -> None:
         if tensor.numel() == 1:
             self._losses.append(float(tensor.detach()).hex())
+            # A step may use its batch twice, with a ``zero_grad`` between.
+            self._batches, self._dropped = self._batches or self._dropped, []
             self._used = len(self._batches)
 
     def scaler(self, scaler: Any, _: Any = None) -> None:
@@ -109,7 +112,8 @@ class BetweenSteps:
 
     def drops(self) -> None:
         """These gradients are gone, without a step: so are their batches and losses."""
-        self._batches, self._losses, self._used = self._batches[self._used :], [], 0
+        self._dropped, self._batches = self._batches[: self._used], self._batches[self._used :]
+        self._losses, self._used = [], 0
         self._epoch = self._begun
 
     # ------------------------------------------------------------------------- what is written
@@ -149,7 +153,7 @@ class BetweenSteps:
     def _forget(self) -> None:
         self._trained |= self._taken
         self._taken = WeakSet()
-        self._batches, self._aside, self._losses, self._used = [], [], [], 0
+        self._batches, self._aside, self._losses, self._used, self._dropped = [], [], [], 0, []
         self._parts = 0
 
     def events(self) -> dict[str, Any]:
