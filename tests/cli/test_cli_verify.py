@@ -205,6 +205,16 @@ def test_a_proof_that_is_stopped_tells_what_the_resumes_before_it_have_shown(
 
 
 @pytest.mark.timeout(400)
+def test_a_proof_that_is_stopped_on_another_number_of_processes_tells_what_the_resumes_have_shown(
+    tmp_path: Path,
+):
+    name = script(tmp_path, step="time.sleep(0.05)")
+    code, answer, _ = stopped(tmp_path, 5, "--kills", "1", "--world", "2,1", name)
+    assert (code, answer["conclusion"]) == (143, "not proved"), answer
+    assert [row["what"] for row in answer["scenarios"]] == ["uninterrupted, twice", "killed and resumed"]
+
+
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("wrong", "cause"),
     [

@@ -16,19 +16,20 @@ class Elapsed:
     def __init__(self, what: str) -> None:
         self._shows = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         self._what = what
-        self.since, self._told = time.time(), 0
+        self.since, self._told, self._visible = time.time(), 0, False
 
     def tick(self) -> None:
         """Once a second at most it tells another second."""
         seconds = int(time.time() - self.since)
         if self._shows and seconds > self._told:
-            self._told = seconds
+            self._told, self._visible = seconds, True
             _write(f"{_ERASE}{self._what}  {seconds} s")
 
     def clear(self) -> None:
         """Before something else is printed."""
-        if self._shows and self._told:
+        if self._visible:
             _write(_ERASE)
+            self._visible = False
 
     def end(self) -> None:
         self.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from random import Random
 
@@ -98,12 +99,13 @@ def _of_run(trial: Trial, reference: Reference) -> Proof:
         seen = crossed(made, to_the_end=plan.steps is None)
     if plan.worlds and trial.attempts.stopped is None:
         others = OtherWorlds(trial, first, reference.ignore)
-        scenarios.append(others.continued(random))
-        trial.files.put_back()
-        if scenarios[-1].same:
-            for whole in others.whole():
-                scenarios.append(whole)
-                trial.files.put_back()
+        with contextlib.suppress(ProofStopped):  # ``Attempts.stopped`` says why
+            scenarios.append(others.continued(random))
+            trial.files.put_back()
+            if scenarios[-1].same:
+                for whole in others.whole():
+                    scenarios.append(whole)
+                    trial.files.put_back()
     notes = [too_short(course)] if "epoch" not in wanted else []
     notes += reference.file_notes(aside)
     if logged := sorted({name for s in scenarios if s.distance is not None for name in s.distance.logged}):

@@ -52,9 +52,8 @@ class ScopeKeeper:
         self, name: str, span: Span, operator: str, default: Value | None, index: str | None, quoted: bool
     ) -> Value:
         binding = self.state.scope.get(name)
-        which = (
-            "@" if index is None and name in ("@", "*") else index
-        )  # "$@" is all of them, "$array" its first one
+        # "$@" is all of them, where "$array" is its first one.
+        which = "@" if index is None and name in ("@", "*") else index
         if binding is not None and binding.certain and operator in ("", ":-", "-", ":=", "=", ":?", "?"):
             value = _element(binding.value, which)
             if value is not None and len(value.atoms) < 200:
