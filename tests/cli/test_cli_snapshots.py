@@ -133,7 +133,10 @@ def test_diff_compares_what_the_script_has_registered(tmp_path, capsys):
     assert call(capsys, "diff", tmp_path / "slow", tmp_path / "slow")[0] == 0
     code, out, _ = call(capsys, "diff", tmp_path / "slow", tmp_path / "fast")
     assert code == 1
-    assert out.splitlines()[1:] == ["  ema/weight: 0.25", "  best/value: 0.5 | 0.25"]
+    assert out.splitlines()[1:] == [
+        "  registered/ema/weight: 0.25",
+        "  registered/best/value: 0.5 | 0.25",
+    ]
 
 
 @pytest.mark.parametrize(

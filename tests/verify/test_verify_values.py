@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from rankup.snapshots.saver import Saver
+from rankup.snapshots.state import SnapshotState
 from rankup.verify.first_difference import Difference
 from rankup.verify.other_worlds import judge_any_world, judge_worlds
-from rankup.verify.values import judge
+from rankup.verify.values import Distance, distance, judge
+from snapshot_faults import ALONE
 
 
 def apart(largest: float | None, kind: str = "float64[3]", name: str = "0/model/w") -> dict[str, Any]:
@@ -61,3 +67,11 @@ def test_where_the_same_bits_are_promised_nothing_is_near_enough(differences, di
     said, good, finding = judge_any_world(judge(differences), difference)
     assert said == verdict
     assert good is (finding is None) is (verdict == "identical")
+
+
+def test_what_the_first_rank_has_registered_is_no_difference_between_two_numbers_of_processes(tmp_path: Path):
+    for seen in (3, 4):
+        with Saver(tmp_path / str(seen), ALONE) as saver:
+            state = SnapshotState({"w": torch.ones(2)}, {"registered": {"seen": {"value": seen}}})
+            saver.save(1, state)
+    assert distance(tmp_path / "3", tmp_path / "4", sys.executable) == Distance()

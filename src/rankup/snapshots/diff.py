@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 
 from rankup.snapshots.layout import VALUES, Entry
-from rankup.snapshots.manifest import Manifest, SavedTensor
+from rankup.snapshots.manifest import Manifest
 from rankup.snapshots.shards import dtype_of, read_into
 from rankup.snapshots.snapshot import load_plain, load_rank_state
 
@@ -34,22 +35,18 @@ def load_tensor(entry: Entry, manifest: Manifest, name: str) -> torch.Tensor:
 
 
 def compare(left: tuple[Entry, Manifest], right: tuple[Entry, Manifest]) -> list[TensorDifference]:
-    """What differs in the tensors and the plain values that all ranks share, in the order of the state's names; then in
-    what the script has registered, as the first rank has it."""
-    found = []
-    theirs, mine = right[1].tensors, left[1].tensors
-    for name in [*mine, *(name for name in theirs if name not in mine)]:
-        a, b = _kind(mine.get(name)), _kind(theirs.get(name))
-        if a != b:
-            found.append(TensorDifference(name, a, b))
-        elif largest := largest_difference(load_tensor(*left, name), load_tensor(*right, name)):
-            found.append(TensorDifference(name, a, b, largest))
-    values = [load_plain(entry.path / VALUES) for entry, _ in (left, right)]
-    for name in sorted(values[0].keys() | values[1].keys()):
-        pair = [_shown(value, name) for value in values]
-        if pair[0] != pair[1]:
-            found.append(TensorDifference(name, pair[0], pair[1]))
-    return [*found, *_registered(registered(*left), registered(*right))]
+    """What differs in the tensors, in the order of the state's names, then in the plain values that all ranks share,
+    then in what the script has registered, as the first rank has it."""
+    tensors = [
+        {name: _Held(_form(saved.dtype, saved.shape), partial(load_tensor, entry, manifest, name))
+         for name, saved in manifest.tensors.items()}
+        for entry, manifest in (left, right)
+    ]  # fmt: skip
+    values = [dict(sorted(load_plain(entry.path / VALUES).items())) for entry, _ in (left, right)]
+    own = [dict(_leaves(registered(*side), "registered")) for side in (left, right)]
+    others = [{name: _held(value) for name, value in found.items()} for found in (*values, *own)]
+    groups = (tensors, others[:2], others[2:])
+    return [difference for mine, theirs in groups for difference in _differences(mine, theirs)]
 
 
 def registered(entry: Entry, manifest: Manifest) -> dict[str, Any]:
@@ -59,34 +56,43 @@ def registered(entry: Entry, manifest: Manifest) -> dict[str, Any]:
     return {name: value for name, value in held.items() if not name.startswith("run.")}  # rankup's own
 
 
-def _registered(left: dict[str, Any], right: dict[str, Any]) -> Iterator[TensorDifference]:
-    mine, theirs = dict(_leaves(left)), dict(_leaves(right))
+class _Held(NamedTuple):
+    """``read`` gives the tensor; None for anything else, which ``shown`` is the whole of."""
+
+    shown: str
+    read: Callable[[], torch.Tensor] | None = None
+
+
+_NOTHING = _Held("nothing")
+
+
+def _differences(mine: dict[str, _Held], theirs: dict[str, _Held]) -> Iterator[TensorDifference]:
     for name in [*mine, *(name for name in theirs if name not in mine)]:
-        a, b = mine.get(name), theirs.get(name)
-        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and _form(a) == _form(b):
-            if largest := largest_difference(a, b):
-                yield TensorDifference(name, _form(a), _form(b), largest)
-        elif (shown := (_described(mine, name), _described(theirs, name)))[0] != shown[1]:
-            yield TensorDifference(name, *shown)
+        a, b = mine.get(name, _NOTHING), theirs.get(name, _NOTHING)
+        if a.shown != b.shown:
+            yield TensorDifference(name, a.shown, b.shown)
+        elif a.read and b.read and (largest := largest_difference(a.read(), b.read())):
+            yield TensorDifference(name, a.shown, b.shown, largest)
 
 
-def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+def _held(value: Any) -> _Held:
+    if isinstance(value, torch.Tensor):
+        return _Held(_form(str(value.dtype).removeprefix("torch."), value.shape), lambda: value)
+    return _Held(repr(value))
+
+
+def _form(dtype: str, shape: Sequence[int]) -> str:
+    return f"{dtype}{list(shape)}"
+
+
+def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """What nested dicts, lists and tuples hold, named by its path."""
     inside = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in inside:
-        path = f"{name}/{key}" if name else str(key)
         if isinstance(item, (dict, list, tuple)):
-            yield from _leaves(item, path)
+            yield from _leaves(item, f"{name}/{key}")
         else:
-            yield path, item
-
-
-def _form(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
-
-
-def _described(values: dict[str, Any], name: str) -> str:
-    found = values.get(name)
-    return _form(found) if isinstance(found, torch.Tensor) else _shown(values, name)
+            yield f"{name}/{key}", item
 
 
 def largest_difference(a: torch.Tensor, b: torch.Tensor) -> float:
@@ -98,11 +104,3 @@ def largest_difference(a: torch.Tensor, b: torch.Tensor) -> float:
     same = (a == b) | (a.isnan() & b.isnan())
     gap = torch.where(same, 0.0, (a - b).abs())
     return float(torch.where(gap.isnan(), torch.inf, gap).max())
-
-
-def _kind(saved: SavedTensor | None) -> str:
-    return f"{saved.dtype}{list(saved.shape)}" if saved else "nothing"
-
-
-def _shown(values: dict[str, Any], name: str) -> str:
-    return repr(values[name]) if name in values else "nothing"
