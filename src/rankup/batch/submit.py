@@ -21,7 +21,8 @@ from rankup.resolve.job_toml import job_toml
 from rankup.resolve.resolved import Resolved
 from rankup.schedulers.base import Scheduler, scheduler_named
 from rankup.schedulers.queue_limits import CODE
-from rankup.script.render import MOST_SUCCESSORS, render
+from rankup.script.render import render
+from rankup.script.settings import MOST_SUCCESSORS
 from rankup.sites import bad_nodes
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec

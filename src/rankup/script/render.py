@@ -12,21 +12,19 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from rankup.core import shell
 from rankup.errors import RankupError
-from rankup.launchers.base import argument_code, expanded_code, path_code
+from rankup.launchers.base import argument_code, path_code
 from rankup.node_launchers import agents
 from rankup.node_launchers.agents import choose
 from rankup.node_launchers.base import AgentsScript
 from rankup.schedulers.base import scheduler_named
 from rankup.schedulers.slurm import directives as slurm
 from rankup.script.environment import environment, loaded_modules
+from rankup.script.settings import settings
 from rankup.script.start import container, meets, stage_nodes, start, uses_pbs_rsh
 from rankup.sites.site import Site
 from rankup.spec.jobspec import JobSpec
 
-# Successors that are submitted beforehand, where nodes may not submit: each of them waits in the queue.
-MOST_SUCCESSORS = 3
 # Jobs of this time limit and more prove first that they can be resumed, if two starts take at most a hundredth of it.
 PROVED_FROM_S = 3600
 STARTS_PER_JOB = 100
@@ -50,7 +48,7 @@ def render(spec: JobSpec, site: Site, run_dir: Path | None) -> str:
     _check_own_functions(spec, "\n".join(line for section in fixed for line in section))
     sections = [
         _head(spec, site, run_dir),
-        _settings(spec, site, run_dir),
+        settings(spec, site, run_dir),
         ranks.own,
         stage.own,
         _main(spec, site, run_dir, ranks.start),
@@ -240,54 +238,6 @@ def _logs(spec: JobSpec, site: Site, run_dir: Path | None) -> tuple[str, str]:
     return f"{spec.name}-%{'A_%a' if spec.array else 'j'}.log", ""
 
 
-def _settings(spec: JobSpec, site: Site, run_dir: Path | None) -> list[str]:
-    requeues = spec.max_requeues
-    if site.family == "pbs" and not site.pbs.nodes_may_submit:
-        requeues = min(requeues, MOST_SUCCESSORS)
-    runs = spec.folder / spec.runs_root
-    lines = [
-        "# ---- Settings ".ljust(118, "-"),
-        _base(spec, site, run_dir),
-        f"RUNS={shell.quote([str(runs)])} # all runs are below it",
-        f"PLACES=({' '.join(_places(spec))}) # where else the program may save: paths in its arguments and variables",
-        f"STOP_BEFORE={spec.lead} # seconds before the time limit at which the ranks are asked to save",
-        f"MAX_REQUEUES={requeues}",
-    ]
-    if spec.uses_local_disk:
-        sources = " ".join(f"{name}={path_code(path)}" for name, path in spec.stage.items())
-        disk = expanded_code(site.node.local_disk) if site.node.local_disk else _LOCAL_DISK
-        lines += [
-            f"STAGE=({sources}) # what each node gets on its own disk",
-            f"BACK=({shell.quote(spec.back)}) # what is copied from there to RUN/results",
-            f"LOCAL_DISK={disk}",
-        ]
-    if site.family != "slurm":
-        lines.append(f"TIME={spec.time or 0} # seconds; 0: the queue's own limit")
-    if site.family == "pbs":
-        lines.append(f"NODES_MAY_SUBMIT={'yes' if site.pbs.nodes_may_submit else 'no'}")
-    if site.bad_nodes:
-        lines.append(f"BAD_NODES={path_code(site.bad_nodes)} # a file of the team")
-    if meets(spec):
-        lines.append(
-            f"INTERFACE={shell.quote([site.node.interface])} # the nodes' network; '': the route says it"
-        )
-    return lines
-
-
-# Where a profile does not say: what schedulers and centres set for a job, else what every node has.
-_LOCAL_DISK = "${SLURM_TMPDIR:-${LOCAL_SCRATCH:-${TMPDIR:-/tmp}}}"
-
-
-def _base(spec: JobSpec, site: Site, run_dir: Path | None) -> str:
-    if run_dir is not None:
-        return f"BASE={shell.quote([str(run_dir)])} # the run directory"
-    base = shell.quote([f"{spec.folder / spec.runs_root / spec.name}/"])
-    if site.family == "local":
-        return f"BASE={base} # the run directory is below it, and named after the job's id"
-    # So a successor, and a job that is submitted by hand once more, goes on in the run directory of the one before.
-    return f"BASE=${{RANKUP_RUN:-{base}}} # the run directory is below it, and named after the job's id"
-
-
 def _has_short_time(spec: JobSpec, site: Site) -> bool:
     """Whether the queue's own limit, which nobody has told us, may be shorter than the time to save."""
     return not (spec.time or spec.stop_before or site.family == "local")
@@ -311,13 +261,6 @@ def _job(spec: JobSpec, site: Site) -> str:
     if not spec.array:
         return '"$JOB"'
     return f'"{_ARRAY_JOB[site.family]}" "{_TASK[site.family]}"'
-
-
-def _places(spec: JobSpec) -> list[str]:
-    """Where the program may save: the paths among its arguments and variables."""
-    words = [word.rpartition("=")[2] for word in (*spec.command, *spec.env.values())]
-    paths = dict.fromkeys(word for word in words if re.match(r"/[^/]|\$\w+/|\.\.?/", word))
-    return list(map(path_code, paths))
 
 
 def _rank_script(spec: JobSpec) -> list[str]:
