@@ -8,7 +8,7 @@ WORKERS ?= 6
 # With this variable, which images of containers like to set, every process of the tests compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test check bench campaign versions pictures site clean
+.PHONY: install demo test test-slow check bench campaign versions pictures site clean
 
 install: $(VENV)/.installed
 
@@ -23,7 +23,10 @@ demo: install  ## the same weights on 1 and 2 processes, also after kill -9 and 
 
 test: install
 	$(BIN)/pytest tests/gpu -m 'not campaign'  # skip where there is no GPU
-	CUDA_VISIBLE_DEVICES= $(BIN)/pytest -m 'not campaign and not gpu' -n $(WORKERS) --dist loadfile
+	CUDA_VISIBLE_DEVICES= $(BIN)/pytest -m 'not campaign and not gpu and not slow' -n $(WORKERS) --dist loadfile
+
+test-slow: install  ## whole jobs on a real SLURM, drills, browsers, installations, more ranks: what else CI runs
+	CUDA_VISIBLE_DEVICES= $(BIN)/pytest -m 'slow and not campaign and not gpu' -n $(WORKERS) --dist loadfile
 
 check: install
 	$(BIN)/ruff check .

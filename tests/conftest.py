@@ -21,7 +21,7 @@ import pytest
 from hypothesis import settings
 
 import ranks
-from units import Units, in_order
+from units import Units, in_order, mark_repetitions
 from warm.start import end, ready, start_first_server, start_server, write_clients
 
 # A million objects of imported modules and of collected tests stay until the end; see pytest_collection_finish.
@@ -72,7 +72,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     return Units(config, log) if config.getoption("dist") == "loadfile" else None
 
 
+@pytest.hookimpl(tryfirst=True)  # before ``-m`` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_repetitions(items)
     items[:] = in_order(items)
 
 

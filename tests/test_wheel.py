@@ -15,6 +15,9 @@ import pytest
 
 from pages import PAGES, ROOT, SCRIPTS, missing, run_page
 
+# Each has the wheel built, and most have it installed.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory) -> Path:

@@ -92,6 +92,17 @@ def _cluster_of(kind: str, clusters: Sequence[Sequence[str]]) -> dict[str, str]:
 CLUSTER_OF, PBS_OF = _cluster_of("cluster", CLUSTERS), _cluster_of("pbs", PBS_CLUSTERS)
 
 
+def mark_repetitions(items: Sequence[pytest.Item]) -> None:
+    """Of a test marked ``repeated``, all but the first set of parameters are ``slow``."""
+    begun: set[tuple[str, str]] = set()
+    for item in items:
+        if item.get_closest_marker("repeated"):
+            test = (item.nodeid.partition("::")[0], getattr(item, "originalname", item.name))
+            if test in begun:
+                item.add_marker("slow")
+            begun.add(test)
+
+
 def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Those that take longest first, so that no worker is left with one of them at the end."""
     first = {path: place for place, path in enumerate((*CLUSTER_OF, *APART, *PBS_OF, *NEXT))}

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 RULES = "*/docs/reference/rules"  # holds each rule's bad example
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("folder", ["examples", "docs", "README.md", "src", "benchmarks"])
 def test_nothing_of_ours_has_an_error_or_a_warning(folder):
     checked = check_paths([ROOT / folder], Selection(exclude=(RULES,)), None)

@@ -56,6 +56,7 @@ for words in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_no_command_needs_torch_for_its_page_of_help():
     """All pages: test_help_pages.py."""
     asked = ["train --help", "-h", "run -h", "snapshots -h", "snapshots list -h"]
@@ -101,6 +102,7 @@ def test_no_command_is_wrong_usage_and_shows_the_page():
     assert "Usage: rankup COMMAND" in done.stdout
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("args", [["--help"], ["run", "--help"], ["nonsense"], ["run", "missing.py"]])
 def test_a_reader_that_has_gone_is_no_traceback(args, tmp_path):
     """``rankup … | head`` and ``rankup … 2>&1 | head``: the pipe is closed before the first word."""

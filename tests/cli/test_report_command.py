@@ -39,6 +39,7 @@ def undrawn(monkeypatch):
     monkeypatch.setattr("rankup.scale.report.write.all_pictures", lambda content: [])
 
 
+@pytest.mark.slow
 def test_a_study_is_reported_in_its_directory_with_its_findings(tmp_path, capsys):
     folder = write_study(tmp_path / "study", study((1, 2), repeats=2))
     assert call(folder, "--json") == 0

@@ -42,6 +42,7 @@ def study_in(folder: Path) -> Path:
     return found
 
 
+@pytest.mark.slow
 def test_a_study_that_is_interrupted_goes_on_and_ends_with_table_results_and_report(tmp_path):
     study = subprocess.Popen(
         command(tmp_path, "--repeats", "1", *TINY), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -77,6 +78,7 @@ def ended(folder: Path, number: int) -> bool:
     return bool(files) and files[0].read_text().count('"ended"') >= number
 
 
+@pytest.mark.slow
 def test_a_resumed_study_prints_refused_ratios_if_it_was_begun_so(tmp_path, capsys):
     folder = tmp_path / "study"
     journal = Journal.create(folder, StudyPlan(command=["x"], grid={"nproc": (1, 2)}, allow_unfair=True))

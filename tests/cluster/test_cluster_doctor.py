@@ -120,6 +120,7 @@ def healthy(lab: Lab) -> Report:
     return as_tasks(lab, tasks=TASKS, env={"OMP_NUM_THREADS": "1"}, before=before, doctor=WHOLE)
 
 
+@pytest.mark.slow
 def test_a_healthy_cluster_has_no_finding(lab: Lab, healthy: Report):
     for report in (healthy, in_job(lab, "--nproc-per-node", "2")):
         assert caused_here(report.said) == []
@@ -256,6 +257,7 @@ def test_many_faults_are_found_and_no_others(many: Report):
 # --- Network
 
 
+@pytest.mark.slow
 def test_a_cut_link(lab: Lab):
     """The whole link of the node: its agent cannot even be started."""
     job_waits = "touch begun; while [ ! -e cut ]; do sleep 0.05; done; rm cut"
@@ -411,6 +413,7 @@ def test_a_full_directory(lab: Lab, folder: Path):
     assert report.found["directory-full"] == "node1"
 
 
+@pytest.mark.slow
 def test_a_directory_that_is_not_shared_and_an_agent_that_is_missing(folder: Path):
     """Both at once, on a third node: neither is taken for the other."""
     if reason := why_not():

@@ -12,7 +12,7 @@ from lab import HEAD, Lab
 
 from drilling import keep, losing_nodes
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(1800)]
 SIZES = "--time 10m --stop-before 60s --nodes 2 --nproc-per-node 1 --max-restarts 2"
 RENDER = f"rankup render --site slurm {SIZES} steps.py"
 

@@ -16,7 +16,7 @@ from lab import ALICE, HEAD, Lab, why_not
 from drilling import Here
 from lab_user import JOBS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from lab import HEAD, Lab
 pytestmark = pytest.mark.cluster
 
 
+@pytest.mark.slow
 def test_the_environment_is_built_on_a_compute_node_and_the_job_followed(cluster: Lab):
     sites = cluster.shared / "env-create" / "sites"
     sites.mkdir(parents=True)

@@ -38,6 +38,7 @@ def test_one_task_of_an_array_is_shown_and_cancelled_alone(cluster: Lab):
     cluster.wait_for(number)
 
 
+@pytest.mark.slow
 def test_a_frozen_controller_hides_nothing_that_the_run_directory_knows(own_cluster: Lab):
     cluster = own_cluster
     answer = submit(cluster, "--name", "frozen", "--launcher", "single", "sleep", "300")

@@ -49,6 +49,7 @@ def test_after_waits_for_a_job_to_end_well_and_never_runs_after_a_failed_one(clu
     assert log(after_bad) == ""  # SLURM cancelled it: it could have waited for ever
 
 
+@pytest.mark.slow
 def test_a_cancelled_job_ends_says_so_and_is_not_requeued(cluster: Lab, script: Path):
     answer = submit(
         cluster,
@@ -102,6 +103,7 @@ def test_the_cores_of_a_rank_reach_its_step(cluster: Lab, script: Path):
     assert re.search(r"StepId=\S+ .*CPUs=8 Tasks=4 ", done.out), done.out
 
 
+@pytest.mark.slow
 def test_a_crashed_node_requeues_the_job_which_then_finishes(own_cluster: Lab):
     cluster = own_cluster
     (cluster.shared / "crash.py").write_text(

@@ -101,6 +101,7 @@ def site() -> Iterator[Lab]:
         yield lab
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names",
     [IN_SHORT, pytest.param([*SCRIPTS.keys() - {*IN_SHORT}], marks=pytest.mark.campaign)],
@@ -127,6 +128,7 @@ def test_the_table_is_what_the_processes_report(site: Lab, names: Sequence[str])
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.slow
 def test_our_own_scripts_start_what_their_rehearsal_shows(site: Lab):
     pairs = {}
     for name in OURS:

@@ -73,6 +73,7 @@ def test_no_sampler_is_left_when_the_shell_of_the_job_is_killed(cluster: Lab):
     cluster.wait_for(answer["job"])
 
 
+@pytest.mark.slow
 def test_a_sampler_ends_by_itself_when_slurm_and_the_ranks_are_killed_and_nobody_cleans_up(own_cluster: Lab):
     answer = started(own_cluster, "srun")
     job = answer["job"]

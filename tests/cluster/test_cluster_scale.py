@@ -91,6 +91,7 @@ def grid(cluster: Lab) -> Client:
     return Client(client.returncode, out, err, later)
 
 
+@pytest.mark.slow
 def test_a_study_over_nodes_and_processes_goes_on_after_a_logout(cluster: Lab, grid: Client):
     assert grid.code == 130, grid.err
     assert "Traceback" not in grid.err and grid.out == ""
@@ -140,6 +141,7 @@ def test_a_study_that_is_killed_while_sbatch_answers_submits_no_job_twice(cluste
     assert not (study / "logs").exists() and not (study / "records").exists()
 
 
+@pytest.mark.slow
 def test_a_slow_link_between_the_nodes_is_named_as_the_cause(cluster: Lab, grid: Client):
     """The same work as in ``grid``."""
     _, _, fast, _ = _results(cluster, "grid")["configurations"]
@@ -220,6 +222,7 @@ def test_predict_asks_slurm_how_long_a_job_of_each_size_would_wait(cluster: Lab)
     )  # nothing was submitted
 
 
+@pytest.mark.slow
 def test_a_kind_that_fails_and_a_job_that_is_cancelled_by_hand_cost_themselves_alone(cluster: Lab):
     (cluster.shared / "own.py").write_text(OWN)
     grid = ("--grid", "nproc=1", "kind=good,bad,gone", "--repeats", "1", "--at-once", "1", "--name", "own")

@@ -10,7 +10,7 @@ import pytest
 from cluster_jobs import log, rankup, submit
 from lab import HEAD, Lab, why_not
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 TRAIN = """\
 import hashlib, os, time

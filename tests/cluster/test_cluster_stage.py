@@ -43,6 +43,7 @@ def on_disk(cluster: Lab, node: str) -> str:
     return cluster.run(node, ["find", "/tmp", "-maxdepth", "1", "-name", "rankup-*"]).out
 
 
+@pytest.mark.slow
 def test_a_stopped_and_a_killed_attempt_are_staged_again_and_all_results_come_back(cluster: Lab, data: Path):
     words = ("--stage", f"data={data}", "--back", "out/*", "bash", "works.sh", "{stage}")
     answer = submit(cluster, "--name", "staged", *JOB, *words)

@@ -42,6 +42,7 @@ ASKED = "asked the ranks to save and stop"
 SHAPE = ("--nodes", "2", "--nproc-per-node", "1", "--cpus-per-task", "1")
 
 
+@pytest.mark.slow
 def test_a_value_that_no_snapshot_holds_stops_the_first_attempt_with_the_call_that_cures_it(
     cluster: Lab, uninterrupted: set[tuple[str, ...]]
 ):
@@ -59,6 +60,7 @@ def test_a_value_that_no_snapshot_holds_stops_the_first_attempt_with_the_call_th
     assert results(log(answer)) == uninterrupted
 
 
+@pytest.mark.slow
 def test_a_declared_value_survives_a_requeue_bit_for_bit(cluster: Lab, uninterrupted: set[tuple[str, ...]]):
     (cluster.shared / "declared.py").write_text(DECLARED)
     pauses = ("5",)

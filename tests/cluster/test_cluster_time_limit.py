@@ -69,6 +69,7 @@ def weights(log: str) -> list[str]:
     return re.findall(r"weights((?: -?\d+\.\d{12})+)", log)
 
 
+@pytest.mark.slow
 def test_a_time_limit_that_hits_twice_leaves_three_attempts_one_log_and_the_same_weights(cluster: Lab):
     (cluster.shared / "survives.py").write_text(SURVIVES)
     saved = cluster.shared / "survives.pt"

@@ -15,6 +15,7 @@ import cli_pages  # noqa: E402
 from generated import check_generated  # noqa: E402
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("name", "write"), [("cli.md", cli_pages.cli_page), ("errors.md", cli_pages.errors_page)]
 )

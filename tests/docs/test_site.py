@@ -18,6 +18,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import build_site  # noqa: E402
 
+# Each test has the site built, or a browser.
+pytestmark = pytest.mark.slow
 CHROMIUM = shutil.which("chromium")
 PAGES = ["", "reference/rules/RK101/", "reference/codes/", "reference/cli/"]
 PHONE, DESKTOP = 390, 1280  # pixels

@@ -19,6 +19,7 @@ def test_the_pages_are_there():
     assert all(commands(page) for page in PAGES)
 
 
+@pytest.mark.repeated
 @aborts_at_exit
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_its_commands_do_what_it_shows(tmp_path, page):

@@ -85,6 +85,7 @@ def test_a_driver_without_devices_is_a_machine_without_gpus(tmp_path: Path, bin_
     assert "gpu-driver-failed" not in codes(found)
 
 
+@pytest.mark.slow
 def test_a_driver_that_hangs_does_not_hold_up_the_rest(tmp_path: Path, bin_folder: Path):
     program(bin_folder, "nvidia-smi", "exec sleep 999")
     found = examined(tmp_path, clean(PATH=f"{bin_folder}:{os.environ['PATH']}"), timeout=20.0)
@@ -108,6 +109,7 @@ def test_a_script_that_nobody_can_read(tmp_path: Path):
     assert "script-unreadable" in codes(examined(tmp_path, clean(), script=str(tmp_path / "train.py")))
 
 
+@pytest.mark.slow
 def test_with_tensors_two_ranks_of_this_machine(tmp_path: Path):
     found = examine(Wishes(tmp_path, nproc=2, compute_timeout=90), clean(OMP_NUM_THREADS="1"))
     assert found is not None

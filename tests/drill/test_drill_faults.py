@@ -57,6 +57,7 @@ def test_a_save_on_a_full_disk_is_cut_in_the_middle_and_the_trace_is_not(tmp_pat
     assert (tmp_path / "1" / "full").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.own_python  # a stand-in that is killed first would take the other with it
 def test_all_processes_of_an_attempt_on_a_machine_end_together(tmp_path: Path):
     script = tmp_path / "script.py"

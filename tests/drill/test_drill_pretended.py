@@ -41,6 +41,7 @@ def drill(
     return {**answer, "rows": {row["failure"]: row for row in answer["failures"]}}
 
 
+@pytest.mark.slow
 def test_a_drill_on_a_pretended_cluster_says_so_and_names_what_it_cannot_try(folder, monkeypatch, capfd):
     answer = drill(folder, monkeypatch, capfd, "node-lost")
     assert (answer["steps"], answer["tried"]) == (12, 0)

@@ -36,6 +36,7 @@ def hash_of(folder: Path) -> str:
     return hashlib.sha256((folder / "best.pt").read_bytes()).hexdigest()
 
 
+@pytest.mark.slow
 @aborts_at_exit
 def test_both_train_and_the_converted_one_resumes_to_the_same_best_model(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"

@@ -43,6 +43,7 @@ def test_every_script_is_in_the_table():
     assert {path.name for path in FRAMEWORKS.glob("*.py")} == set(SCRIPTS)
 
 
+@pytest.mark.slow
 @aborts_at_exit
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_it_trains_one_model_on_two_processes(tmp_path, script):

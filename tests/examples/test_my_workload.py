@@ -36,6 +36,7 @@ def train(target: str, *args: str, cwd: Path, **env: str) -> dict[str, Any]:
     return summary
 
 
+@pytest.mark.slow
 def test_the_example_learns_on_two_processes_from_where_its_user_stands(tmp_path):
     (tmp_path / "my_workload.py").write_bytes(EXAMPLE.read_bytes())
     summary = train("my_workload:Spirals", "--nproc-per-node", "2", cwd=tmp_path)

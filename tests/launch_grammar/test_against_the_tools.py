@@ -73,6 +73,7 @@ def _long_options(run: Callable[..., str], command: str) -> set[str]:
     return {name for name in names if not any(f"{name}-" in other for other in names) or name in _SHORTER}
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("command", ["sbatch", "salloc", "srun"])
 def test_long_options_of_slurm(slurm: Callable[..., str], command: str):
     version = slurm("srun", "--version").split()[-1]

@@ -117,6 +117,7 @@ def test_a_healthy_hour_has_no_alert(every: int, gpus: bool):
 
 
 # Seconds between records, which come more seldom after an hour.
+@pytest.mark.repeated
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.campaign), 10])
 @pytest.mark.parametrize(
     ("plant", "code", "ranks", "words"),
@@ -200,6 +201,7 @@ def test_the_first_step_may_take_minutes():
     assert alerts_of(compiling, seconds=1200) == {}
 
 
+@pytest.mark.slow
 def test_an_evaluation_may_take_minutes():
     def evaluating(moment: Moment) -> None:
         if PLANTED <= moment.second < PLANTED + 600:

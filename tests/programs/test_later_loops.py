@@ -125,6 +125,7 @@ class BornAgain(RateFinder):
 PROGRAMS = [RateFinder, RateFinderLeft, SchedulePerLoop, BornAgain]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", ["1 steps", pytest.param("3 steps", marks=pytest.mark.campaign)])
 @pytest.mark.parametrize(
     "program",

@@ -30,6 +30,7 @@ def test_names_are_unique():
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(("number", "program"), NUMBERED)
 def test_a_program_ends_as_its_plain_loop_does_although_it_was_killed(
     number: int, program: type[Program], tmp_path: Path

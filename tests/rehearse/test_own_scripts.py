@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = "import os\nprint('rank', os.environ['RANK'])\n"
 
 

@@ -54,6 +54,7 @@ def test_srun_starts_an_agent_on_each_node(tmp_path: Path):
         No findings.""")
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("version", "severity"), [((22, 5), Severity.ERROR), ((23, 11), Severity.NOTE)], ids=["22.05", "23.11"]
 )
@@ -133,6 +134,7 @@ def test_more_tasks_than_gpus(tmp_path: Path):
     assert "1 of 3 processes find" in text(report, tmp_path, 200)
 
 
+@pytest.mark.slow
 def test_mpirun_under_pbs(tmp_path: Path):
     body = (
         'cd "$PBS_O_WORKDIR"\nmodule load openmpi\nexport MASTER_ADDR=$(head -n1 $PBS_NODEFILE) MASTER_PORT=29500\n'
@@ -171,6 +173,7 @@ pbsdsh -- bash "$PBS_O_WORKDIR/agent.sh"
 """
 
 
+@pytest.mark.slow
 def test_pbsdsh_starts_one_agent_for_each_line_of_the_node_file(tmp_path: Path):
     report = rehearsed(tmp_path, PBSDSH, pbs(1), scheduler="pbs")
     shown = text(report, tmp_path, 100)
@@ -199,6 +202,7 @@ wait
 """
 
 
+@pytest.mark.slow
 def test_a_loop_of_ssh(tmp_path: Path):
     good = rehearsed(tmp_path, SSH.format("&"), pbs(1), scheduler="pbs")
     assert "  node1  0     0-3   0-3    0-3  16/4\n" in text(good, tmp_path) and codes(good) == set()
@@ -264,6 +268,7 @@ ALIKE = [
 ]  # fmt: skip
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("body", "found"), [*MISTAKES, *(pytest.param(*each, marks=pytest.mark.campaign) for each in ALIKE)]
 )
@@ -282,6 +287,7 @@ def test_a_program_that_reads_slurms_variables_has_ranks_by_them(tmp_path: Path)
 EXPORTED = "export WORLD_SIZE=$((SLURM_NNODES * SLURM_NTASKS_PER_NODE))\n"
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("start", "found"), [("srun python", set()), ("python", {"world-size-mismatch", "idle-nodes"})]
 )
@@ -296,6 +302,7 @@ def test_an_exported_world_size_counts_for_a_program_that_reads_it(
     assert codes(report) == found
 
 
+@pytest.mark.slow
 def test_a_step_waits_for_the_one_that_trains(tmp_path: Path):
     """Without --overlap a second step starts only after the first: a monitor that never watches."""
     body = HEAD + f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID train.py' &\nsleep 5; srun hostname\nwait"
@@ -405,6 +412,7 @@ def test_what_ray_starts_is_not_missed(tmp_path: Path):
     assert any("Ray" in line for line in report.assumed)
 
 
+@pytest.mark.slow
 def test_an_image_whose_variable_a_module_sets(tmp_path: Path):
     report = rehearsed(tmp_path, "srun singularity exec $SIF python -u train.py", FOUR)
     assert [len(launch.processes) for launch in report.launches] == [4]
@@ -419,6 +427,7 @@ def test_a_command_that_only_the_image_has_is_not_an_error(tmp_path: Path):
 PALS = "mpiexec -n 8 --ppn 4 --cpu-bind depth python train.py"
 
 
+@pytest.mark.slow
 def test_mpiexec_is_taken_for_that_whose_options_it_gets(tmp_path: Path):
     program = "import torch\nfrom mpi4py import MPI\n"
     report = rehearsed(tmp_path, f"cd $PBS_O_WORKDIR\n{PALS}", pbs(4), scheduler="pbs", program=program)
@@ -492,6 +501,7 @@ def test_a_pbs_script_needs_no_first_line(tmp_path: Path):
     assert [len(launch.processes) for launch in report.launches] == [1]
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("program", "found"),
     [
@@ -507,6 +517,7 @@ def test_what_the_program_writes_down_counts(tmp_path: Path, program: str, found
     assert codes(rehearsed(tmp_path, HEAD + "srun python train.py", FOUR, program=head + program)) == found
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("start", "program"),
     [

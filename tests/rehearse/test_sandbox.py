@@ -38,6 +38,7 @@ def leftovers(
     return found
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("overlay", [True, False], ids=["copy-on-write", "read-only"])
 def test_a_script_that_writes_and_removes_changes_nothing(tmp_path: Path, overlay: bool):
     outside = tmp_path / "outside"
@@ -139,6 +140,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("start", "each"),  # every process imports torch, which takes two seconds of a core
     [

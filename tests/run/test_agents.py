@@ -86,6 +86,7 @@ def pbs(folder: Path) -> dict[str, str]:
     return {"PATH": path, "PBS_JOBID": "107.head", "PBS_NODEFILE": str(folder / "nodes")}
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("allocation", [slurm, pbs])
 def test_the_whole_allocation_is_used(tmp_path, allocation):
     keys = "('RANK', 'WORLD_SIZE', 'GROUP_RANK', 'OWN')"
@@ -115,6 +116,7 @@ def test_a_failure_on_any_node_fails_the_run_with_its_reason(tmp_path, allocatio
     assert (run.outcome["failed_rank"], run.outcome["worker_code"]) == (1, 1)
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("allocation", [slurm, pbs])
 def test_ranks_that_save_are_told_once_and_waited_for(tmp_path, allocation):
     """srun KILLs its tasks when it is told to end, and pbsdsh is gone at once."""

@@ -46,6 +46,7 @@ def spare_of(err: str) -> Path:
     return Path(hint.rpartition(" ")[2])
 
 
+@pytest.mark.slow
 @pytest.mark.own_python
 @pytest.mark.parametrize(("ranks", "code"), [(2, 0), pytest.param(1, 3, marks=pytest.mark.campaign)])
 def test_a_disk_that_fills_up_does_not_end_the_script(tmp_path, small_disk, ranks, code):

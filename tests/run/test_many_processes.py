@@ -59,6 +59,7 @@ def test_ranks_that_ignore_sigterm_do_not_hold_up_a_failed_run(tmp_path):
     assert "error: rank 1 failed first: exit code 3 [worker-failed]" in run.err
 
 
+@pytest.mark.slow
 @pytest.mark.own_python
 def test_a_ctrl_c_leaves_no_process_not_even_a_worker_of_a_rank(tmp_path):
     name = script(

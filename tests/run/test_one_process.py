@@ -109,6 +109,7 @@ def test_a_run_that_asks_to_be_requeued_ends_with_75(tmp_path):
     assert (run.run_dir / "outcome").read_text() == "requeue\n"
 
 
+@pytest.mark.repeated
 @pytest.mark.own_python
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_it_with_its_children(tmp_path, signum, code):

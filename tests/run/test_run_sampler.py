@@ -62,6 +62,7 @@ def test_modules_in_the_scripts_folder_are_not_the_samplers(tmp_path):
     assert ended.returncode == 0, ended.stderr
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("whom", ["rankup", "launcher", "sampler"])
 def test_no_sampler_is_left_after_a_kill(tmp_path, whom):
     name = script(tmp_path, UNTIL_SAMPLED)

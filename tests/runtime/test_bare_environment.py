@@ -70,6 +70,7 @@ def bare_python(tmp_path: Path) -> Path:
     return tmp_path / "bare" / "bin" / "python"
 
 
+@pytest.mark.slow
 def test_a_job_trains_where_there_is_torch_and_nothing_else(bare_python, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)

@@ -17,7 +17,7 @@ from rankup.world.ports import hold_port
 PACKAGE = Path(rankup.__file__).parent
 _BYTECODE = re.compile(r"__pycache__/(\w+)\.[\w-]+\.pyc")
 #: A busy machine starts seven Pythons with torch.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 LIMIT = 100
 #: Rank 0 also writes the records of steps and epochs, and watches what no snapshot holds.

@@ -50,6 +50,7 @@ nothing.position  # wrong
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)  # without mypy's cache it reads torch
 def test_a_type_checker_knows_what_prepare_returns_and_what_it_takes(tmp_path: Path):
     script = tmp_path / "script.py"

@@ -52,6 +52,7 @@ def one_process() -> dict:
     return run_ranks(train_digits, 1, 62, "fp64", 2)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world_size", [*(pytest.param(n, marks=pytest.mark.campaign) for n in (2, 3)), 4])
 def test_weights_in_fp64_agree_to_1e_9_where_nothing_divides_and_ranks_run_empty(one_process, world_size):
     # 62 = 60 + 2: the last batch leaves ranks 2 and 3 with nothing.

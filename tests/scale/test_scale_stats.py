@@ -109,6 +109,7 @@ RATIOS = [
 ]
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(("kind", "count"), RATIOS)
 def test_the_interval_of_a_ratio_covers_the_truth_as_often_as_it_says(kind, count):
     assert covered(kind, count, lambda slow, fast, _: (ratio_interval(slow, fast), 2)) >= LEVEL - TOLERANCE

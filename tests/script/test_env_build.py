@@ -76,6 +76,7 @@ def build(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_a_real_environment_holds_the_chosen_torch_and_the_requirements(tmp_path):
     torch = wheel(tmp_path, "torch", "9.9", "import types; __version__ = '9.9+cpu'\n"
                   "version = types.SimpleNamespace(cuda=None)\n"

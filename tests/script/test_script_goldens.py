@@ -94,6 +94,7 @@ LINTED = (
 LINTED_BY_HAND = ("slurm-array", "eap-two-nodes-torchrun")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("by_hand", "linted"),
     [

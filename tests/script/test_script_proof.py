@@ -101,6 +101,7 @@ def test_a_difference_ends_the_job_before_it_trains_and_says_why(tmp_path: Path)
     assert "--no-proof" in (job.run.path / "why").read_text()
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("env", "said"),
     [
@@ -147,6 +148,7 @@ def test_a_job_without_a_proof_has_no_line_of_it(tmp_path: Path, values: dict[st
     assert "prove" not in Job(tmp_path, **values).text
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("values", "proof", "training"),
     [

@@ -207,6 +207,7 @@ def bash(text: str) -> tuple[str, ...]:
 RANK = 'echo "here $RANK of $WORLD_SIZE ${SECRET_OF_THE_SCRIPT//$NEWLINE/+} $PWD"'
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("fanout", ["pbsdsh", "pbs_tmrsh", "ssh", "mpiexec"])
 def test_two_nodes_by_every_fan_out_of_pbs(tmp_path: Path, fanout: str):
     job = Job(tmp_path, command=bash(RANK), nodes=2, nproc_per_node=2, fanout=fanout)
@@ -372,6 +373,7 @@ def test_without_a_python_a_port_is_chosen_all_the_same(tmp_path: Path):
     assert re.search(r"meets at (1[5-9]|2\d|3[01])\d{3}$", job.log, re.MULTILINE), job.log
 
 
+@pytest.mark.slow
 @pytest.mark.own_python
 def test_an_agent_that_is_killed_ends_the_job_at_once_although_it_leaves_no_word(tmp_path: Path):
     parent = "ps -o ppid= -p"
@@ -595,6 +597,7 @@ launcher=$(ps -o ppid= -p $PPID); touch gone; kill -KILL $(ps -o ppid= -p $launc
 """
 
 
+@pytest.mark.slow
 @pytest.mark.own_python
 @pytest.mark.parametrize("requeues", [1, pytest.param(0, marks=pytest.mark.campaign)])
 def test_a_job_that_loses_a_node_goes_on_as_often_as_it_may_and_names_it(tmp_path: Path, requeues: int):
@@ -642,6 +645,7 @@ def test_when_pbs_ends_the_whole_job_the_ranks_are_waited_for(tmp_path: Path, fa
     assert job.alive() == []
 
 
+@pytest.mark.slow
 @pytest.mark.own_python
 @pytest.mark.parametrize("how", [pytest.param("told", marks=pytest.mark.campaign), "killed"])
 def test_an_agent_leaves_nothing_of_torchrun_on_its_node(tmp_path: Path, how: str, warm: Path):
@@ -748,6 +752,7 @@ def test_a_controller_that_does_not_answer_is_no_reason_to_stop(tmp_path: Path):
     assert job["STOP"] == "" and job["outcome"] == "done"
 
 
+@pytest.mark.slow
 def test_near_the_time_limit_srun_lets_its_tasks_save(tmp_path: Path):
     text = """trap 'sleep 0.5; touch "$RANKUP_RUN_DIR/saved"; exit' TERM; while :; do sleep 0.1; done"""
     job = Job(tmp_path, "slurm", command=bash(text), launcher="single", stop_before=24)
@@ -810,6 +815,7 @@ def test_directives_survive_an_awkward_run_directory(tmp_path: Path):
 DISKS = PBSDSH.replace("shift 3", 'sed -i "s:/disk/:/disk-$2/:" "$5"\nshift 3')
 
 
+@pytest.mark.slow
 def test_each_node_has_the_data_before_its_ranks_start_and_gives_its_results_back(tmp_path: Path):
     data = tmp_path / "the data"
     data.mkdir()

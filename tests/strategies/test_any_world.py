@@ -98,6 +98,7 @@ def test_so_do_clipped_gradients_and_their_norm():
     assert results[0]["norm"] == results[1]["norm"] > 0.05
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_with_other_processes_ends_with_the_same_bits(tmp_path: Path):
     whole = run_ranks(trained, 1)[0]
     snapshots = {"snapshots": rankup.Snapshots(every="3 steps", directory=tmp_path, asynchronous=False)}
@@ -282,6 +283,7 @@ def joined_later(exact: str) -> str:
     return " ".join(f"{value:.9f}" for p in net.parameters() for value in p.detach().flatten().tolist())
 
 
+@pytest.mark.slow
 def test_gradients_that_no_optimizer_has_are_added_up_once_on_any_number_of_processes():
     (plainly,) = run_ranks(joined_later, 1, "same-world")
     for world_size in WORLDS:

@@ -69,6 +69,7 @@ def trained(folder: Path, epochs: int, widths: tuple[int, ...]) -> dict[str, Any
     return everywhere({name: buffer.clone() for name, buffer in found.items()}, "pp")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("widths", [pytest.param((3, 3, 3, 3), marks=pytest.mark.campaign), (2, 3, 4, 5)])
 @pytest.mark.parametrize(
     "worlds", [(4, 2), *(pytest.param((2, n), marks=pytest.mark.campaign) for n in (2, 4))]

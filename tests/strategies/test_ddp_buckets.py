@@ -156,6 +156,7 @@ def without_layout() -> bool:
     return all(map(torch.equal, weights, CASES["plain"].train(state)[0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("world_size", "names"),
     [

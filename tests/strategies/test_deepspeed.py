@@ -64,6 +64,7 @@ def two_ranks() -> list[dict[str, Any]]:
     return run_ranks(everything, 2)
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("case", CASES_HERE)
 def test_its_steps_are_those_of_one_process(one_process, two_ranks, case):
     wanted = one_process[case]

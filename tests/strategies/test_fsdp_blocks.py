@@ -197,6 +197,7 @@ def all_alike() -> tuple[list[dict[str, torch.Tensor]], list[int]]:
     return weights, [asked[forward] for forward in forwards]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.campaign), 3])
 def test_blocks_that_vary_alike_on_all_ranks_are_trained_as_by_the_plain_loop(ranks):
     wanted = run_ranks(all_plain, 1)[0]

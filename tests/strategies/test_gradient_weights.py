@@ -135,6 +135,7 @@ def largest(a: list[torch.Tensor], b: list[torch.Tensor]) -> float:
     return max((x - y).abs().max().item() for x, y in zip(a, b, strict=True))
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("name", "world_size"), [("ddp", 3), ("fsdp", 3), pytest.param("ddp", 2, marks=pytest.mark.campaign)]
 )
@@ -154,6 +155,7 @@ def trained_in_turns(name: str) -> list[torch.Tensor]:
     return [p.full_tensor() if hasattr(p, "full_tensor") else p.detach() for p in model.parameters()]
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("name", ["ddp", "fsdp"])
 def test_what_was_frozen_when_an_uneven_batch_began_is_weighted(name: str) -> None:
     expected = by_hand(frozen_between, 2, 9)  # on three ranks 3, 3, 3, and in the end 3, 3, 2

@@ -41,6 +41,7 @@ def wanted() -> dict[str, dict[str, torch.Tensor]]:
     return run_ranks(all_plain, 1)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strategy", "ranks"),
     [

@@ -58,6 +58,7 @@ def uninterrupted() -> dict[str, torch.Tensor]:
     return run_ranks(begun, 1, "ddp", None, 5)[0]["weights"]
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("first", "second"),
     [

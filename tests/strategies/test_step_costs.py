@@ -51,6 +51,7 @@ def calls_of_a_step(layers, through_run):
     return calls
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("through_run", [False, True])
 def test_a_step_calls_nothing_for_each_parameter_or_module(through_run):
     small, large = (run_ranks(calls_of_a_step, 2, layers, through_run) for layers in (2, 30))

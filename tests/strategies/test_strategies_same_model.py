@@ -80,6 +80,7 @@ def one_process() -> dict[str, dict]:
 
 
 # On two ranks less can go wrong than on four: no share is uneven, and no rank is empty.
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("size", "cases"),
     [
@@ -119,6 +120,7 @@ def variants() -> dict[str, dict]:
     }
 
 
+@pytest.mark.slow
 def test_variants_of_strategies_take_the_same_steps(one_process):
     wanted = {"hybrid": one_process["an empty rank"]}
     wanted["pp of 5 samples"] = run_ranks(by_hand, 1, "fp64", 13)[0]
@@ -166,6 +168,7 @@ def batch_statistics(name: str) -> tuple[list[dict], list[int]]:
     return {key: value.clone() for key, value in held.items() if "running" in key or "tracked" in key}, seen
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("name", ["ddp", "fsdp", "tp", "pp"])
 def test_batch_statistics_are_one_and_an_evaluation_sees_each_sample_once(name):
     ranks = run_ranks(batch_statistics, 2, name)
@@ -236,6 +239,7 @@ def asked(**options: Any) -> TrainOptions:
     return TrainOptions("rankup.workloads.mnist_cnn:MnistCnn", "mnist-cnn", **options)
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     "name", ["fsdp", "tp", *(pytest.param(name, marks=pytest.mark.campaign) for name in ("ddp", "pp"))]
 )

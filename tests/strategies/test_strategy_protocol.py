@@ -61,6 +61,7 @@ def trained(name: str, folder: str = "", epochs: int = 2, **case: Any) -> dict[s
     return {key: value.detach().clone() for key, value in run._context.models[0].state_dict().items()}
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("case", CASES)
 def test_a_strategy_of_one_file_and_one_row_trains_as_one_process_does(case):
     what = dict(CASES[case])

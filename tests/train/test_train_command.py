@@ -38,6 +38,7 @@ def few_images(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_two_processes_train_and_leave_records_a_summary_and_a_model(tmp_path, few_images):
     done = train(
         "mnist-cnn", "--data", few_images, "--epochs", "2", "--global-batch", "20", "--nproc-per-node", "2",
@@ -72,6 +73,7 @@ def test_a_dry_run_is_one_batch_and_plain_lines_end_with_the_summary(tmp_path, f
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_parts_of_a_step_are_timed_without_advice_for_our_own_loop(tmp_path, few_images):
     """Also where rankup is installed from a clone, and so is not among the libraries."""
     options = TrainOptions(
@@ -164,6 +166,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("code", MISTAKES)
 def test_each_mistake_is_one_error_without_a_traceback(tmp_path, code):
     done = train(*MISTAKES[code], cwd=tmp_path)
@@ -211,6 +214,7 @@ def test_a_workloads_own_defaults_hold_where_no_flag_was_given_and_the_summary_s
     assert line.endswith("global batch 64, fp32")
 
 
+@pytest.mark.slow
 def test_training_ends_once_the_target_is_met_in_enough_epochs_in_a_row(tmp_path):
     done = train(
         "linear", "--target-accuracy", "0.99", "--patience", "2", "--epochs", "50",

@@ -199,6 +199,7 @@ def test_without_a_kill_nothing_is_proved(tmp_path: Path):
 
 
 # In the campaign by the processes that its user starts: test_startup.py shows what runs first in one of them.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "python", ["warm", pytest.param("own", marks=[pytest.mark.own_python, pytest.mark.campaign])]
 )
@@ -245,6 +246,7 @@ print(loss.item())
 """
 
 
+@pytest.mark.slow
 def test_a_resume_that_fails_names_the_interruption_before_it_and_what_is_true_of_its_script(tmp_path: Path):
     (tmp_path / "steps.py").write_text(BY_STEPS)
     _, answer = verify(tmp_path, "--kills", "2", "steps.py")
@@ -305,6 +307,7 @@ def test_ranks_that_a_script_starts_itself_are_seen(tmp_path: Path, fault: str, 
     assert answer["conclusion"] == conclusion, answer
 
 
+@pytest.mark.slow
 def test_a_shortened_proof_ends_every_training_after_two_saves(tmp_path: Path):
     code, answer = verify(tmp_path, "--shorten", "script.py")
     assert code == 0 and answer["conclusion"] == "proved", answer

@@ -44,11 +44,13 @@ def found(planted: Planted) -> tuple[str, ...]:
     return (*planted.expected, "state-lost")
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("planted", [p for p in FAULTS if p.name in FEW_FAULTS], ids=lambda p: p.name)
 def test_a_planted_fault_is_found(planted: Planted, tmp_path: Path):
     assert verdict(planted, tmp_path) in found(planted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", [p for p in RIGHT if p.name in FEW_RIGHT], ids=lambda p: p.name)
 def test_a_right_training_is_proved(planted: Planted, tmp_path: Path):
     assert verdict(planted, tmp_path) == "proved"

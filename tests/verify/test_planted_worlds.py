@@ -116,6 +116,7 @@ def test_a_fault_that_needs_several_processes_is_found_wherever_it_was_stopped(s
     assert text(proof).endswith("when it is continued or repeated on other numbers of processes")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", _few(RIGHT, "a_rate_and_a_list_from_losses"))
 def test_a_right_training_is_the_same_on_other_numbers_of_processes(script: str, tmp_path: Path):
     proof = proved(tmp_path, script)
@@ -149,6 +150,7 @@ def test_an_option_that_follows_from_losses_may_be_rounded_in_fp32(tmp_path: Pat
     assert proof.same and {finding.code for finding in proof.findings} <= {"rounding-not-judged"}
 
 
+@pytest.mark.slow
 def test_a_logged_number_that_depends_on_the_number_of_processes_is_named_and_is_no_difference(
     tmp_path: Path,
 ):
@@ -160,6 +162,7 @@ def test_a_logged_number_that_depends_on_the_number_of_processes_is_named_and_is
     assert "seconds" not in " ".join(proof.notes)
 
 
+@pytest.mark.slow
 def test_steps_whose_weights_are_no_numbers_prove_nothing(tmp_path: Path):
     proof = proved(tmp_path, program(step="x = x * float('nan')"))
     assert proof.same and not proof.proved

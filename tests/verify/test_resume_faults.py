@@ -25,6 +25,7 @@ IN_SHORT = (
 )
 
 
+@pytest.mark.repeated
 @pytest.mark.usefixtures("warm_python")
 @pytest.mark.parametrize(
     "planted",

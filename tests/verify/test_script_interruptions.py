@@ -71,6 +71,7 @@ for epoch in range(done // 4, 5):
 """
 
 
+@pytest.mark.slow
 def test_a_training_is_interrupted_once_in_each_way_and_each_is_a_line(tmp_path: Path, monkeypatch: Any):
     monkeypatch.setenv("RANKUP_VERIFY_GRACE", "60")
     (tmp_path / "train.py").write_text(SCRIPT)

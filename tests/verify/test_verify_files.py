@@ -74,6 +74,7 @@ def test_everything_that_python_changes_is_noted_and_put_back(tmp_path: Path):
     assert files_of(tmp_path) == BEFORE
 
 
+@pytest.mark.slow
 def test_each_training_finds_what_the_first_one_found(tmp_path: Path):
     count = "Path('n').write_text(str(int(Path('n').read_text()) + 1) if Path('n').exists() else '1')\n"
     with ScriptFiles(tmp_path / "runs", sys.executable) as files:

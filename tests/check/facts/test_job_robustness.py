@@ -103,6 +103,7 @@ def test_directives_are_read_where_the_shell_is_not():
     assert found("#SBATCH --nodes=3\n" + "y" * 100_000).request.nodes == 3
 
 
+@pytest.mark.slow
 def test_scripts_that_rankup_writes_are_clean():
     for path in sorted((ROOT / "goldens" / "scripts").glob("*.sh")):
         subjects = read_subjects([Document(path.name, path.read_text())], [], lambda _, name: None)

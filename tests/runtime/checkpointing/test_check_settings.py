@@ -189,6 +189,7 @@ def every_change(directory: str) -> dict[str, Any]:
     return said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world_size", [1, pytest.param(2, marks=pytest.mark.campaign)])
 def test_each_change_is_named_and_a_choice_is_followed(tmp_path: Path, world_size: int):
     for said in run_ranks(every_change, world_size, str(tmp_path)):

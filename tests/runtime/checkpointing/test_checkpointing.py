@@ -115,6 +115,7 @@ def uninterrupted(world_size: int) -> list[dict[str, Any]]:
 PHASES = ["download 0", "step 0", "step 2", "step 5", "evaluation 0", "evaluation 12", "behind 1"]
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("world_size", "phase"),
     [

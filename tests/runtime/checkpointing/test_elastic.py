@@ -101,6 +101,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(ENDS.findall(done.stdout)[0][2])
 
 
+@pytest.mark.slow
 def test_a_killed_rank_is_started_again_and_goes_on_from_the_last_snapshot(tmp_path: Path, expected: str):
     (tmp_path / "kill-1").touch()
     words = ("run", "--nproc-per-node", "2", "--max-restarts", "1", str(SCRIPT), str(tmp_path))
@@ -112,6 +113,7 @@ def test_a_killed_rank_is_started_again_and_goes_on_from_the_last_snapshot(tmp_p
     assert [end[2] for end in ENDS.findall(done.stdout)] == [expected] * 2
 
 
+@pytest.mark.slow
 def test_when_a_node_dies_the_other_goes_on_alone(tmp_path: Path, expected: str):
     (tmp_path / "wait").touch()
     with agents(tmp_path) as start:

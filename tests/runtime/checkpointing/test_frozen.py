@@ -89,6 +89,7 @@ def train(directory: str, stop_at: int, name: str, spoil: bool = False) -> Any:
 
 
 # In the middle of an epoch: its code before the inner loop is run again.
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("name", "world_size", "at"),
     [pytest.param("none", 1, [2, 6, 11, 14], marks=pytest.mark.campaign), ("ddp", 2, [6]), ("fsdp", 2, [11])],

@@ -279,6 +279,7 @@ def test_a_loop_whose_script_registers_that_it_has_stopped_does_not_go_on(tmp_pa
     assert run_ranks(saves_behind_a_break, 2, tmp_path, True) == [(16, "")] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("warm_python")
 def test_a_training_that_met_its_target_leaves_a_snapshot(tmp_path: Path):
     train = ["train", "mnist-cnn", "--epochs", "2", "--nproc-per-node", "1", "--global-batch", "256"]

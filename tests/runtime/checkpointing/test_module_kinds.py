@@ -54,6 +54,7 @@ def train(
     return ""
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
@@ -138,6 +139,7 @@ def by_columns(model: nn.Module) -> Any:
     return {"0.0.first": ColwiseParallel()}
 
 
+@pytest.mark.slow
 def test_the_kinds_are_the_same_under_every_strategy():
     expected = run_ranks(kinds_of, 1, "none")[0]
     assert expected["modules"]["0.0.last"] == "Last"

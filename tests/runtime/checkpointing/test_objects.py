@@ -149,6 +149,7 @@ def remember(folder: Path, killed: int | None, named: bool) -> Any:
     return [value.tolist() for module in (net, memory.teacher) for value in module.state_dict().values()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world_size", [2, *(pytest.param(n, marks=pytest.mark.campaign) for n in (1, 3))])
 def test_a_buffer_of_arrays_and_a_teacher_with_batch_statistics_go_on_where_they_were(
     tmp_path: Path, world_size: int

@@ -122,6 +122,7 @@ def killed(directory: str) -> list[Any]:
     return whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world_size", [2, *(pytest.param(n, marks=pytest.mark.campaign) for n in (1, 3))])
 def test_every_kind_goes_on_where_it_was(tmp_path: Path, world_size: int):
     whole = run_ranks(killed, world_size, str(tmp_path))

@@ -167,6 +167,7 @@ def stages(folder: Path, killed: tuple[str, int] | None, reuse: bool) -> tuple[l
     return did, weights(whole)
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("world_size", "reuse"),
     [
@@ -212,6 +213,7 @@ def hand_accumulated(folder: Path, killed: int | None, exact: bool) -> tuple[lis
     return weights(model), [entry.step for entry in entries(folder)]
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("world_size", [2, *(pytest.param(n, marks=pytest.mark.campaign) for n in (1, 3))])
 @pytest.mark.parametrize("in_a_window", [False, True])
 def test_gradients_accumulated_by_hand_survive(tmp_path: Path, world_size: int, in_a_window: bool):
@@ -365,6 +367,7 @@ def gan(folder: Path, killed: int | None) -> tuple[list[float], list[int]]:
     return weights(run._context.models[0]) + weights(run._context.models[1]), []
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error:gradients are never cleared")
 def test_gradients_that_another_loss_leaves_hold_up_no_save(tmp_path: Path):
     whole = run_ranks(gan, 2, tmp_path / "whole", None)

@@ -78,6 +78,7 @@ def trained(stuck: str | None, workers: int) -> list[float]:
     return seen
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("stuck", ["1", "2 3"])  # of the comparison of the data; both attempts of a worker
 def test_a_worker_that_is_stuck_in_its_fork_is_replaced(stuck):
     whole = run_ranks(trained, 2, None, 2)

@@ -6,6 +6,7 @@ import os
 import random
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from torch.utils.data import Dataset, TensorDataset
@@ -89,6 +90,7 @@ def compared(workers: int) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_data_of_each_ranks_own_is_an_error_that_names_what_differs():
     for workers in (0, 1):
         for found in run_ranks(compared, 3, workers):

@@ -60,6 +60,7 @@ ENDS = {  # how → (exit code, what is said)
 OWN_PYTHON = ("persistent", "exit", "interrupt")
 
 
+@pytest.mark.slow
 def test_a_script_with_busy_workers_ends_however_it_ends(tmp_path: Path, warm: Path):
     (tmp_path / "train.py").write_text(SCRIPT)
     running = {

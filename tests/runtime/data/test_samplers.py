@@ -143,6 +143,7 @@ def trained(name: str, exact: str, at: tuple[int, int] | None, workers: int = 0)
     return {"seen": seen, "lengths": lengths, "gradients": gradients}
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("name", "world_size", "exact"),
     [(name, size, "same-world") for name, size in zip(ORDERS, [3, 2, 1, 3, 2, 3, 2, 3, 3, 2], strict=True)]

@@ -80,6 +80,7 @@ REFUSED_IN_WORKERS = {
 }
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("world_size", "workers"),
     [(1, 0), *(pytest.param(*each, marks=pytest.mark.campaign) for each in ((1, 2), (2, 0), (3, 0))), (3, 2)],
@@ -95,6 +96,7 @@ def test_each_sample_once_in_training_and_evaluation(world_size, workers):
             assert all(rank[name][0] for rank in ranks), (name, "a rank without samples")
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(("world_size", "workers"), [(2, 0), (3, 2)])
 def test_what_would_lose_or_double_samples_is_refused_on_all_ranks(world_size, workers):
     refused = REFUSED | (REFUSED_IN_WORKERS if workers else {})
@@ -134,6 +136,7 @@ def several_epochs(workers: int) -> list[list[list[int]]]:
     return held
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("workers", [0, 2])
 def test_epochs_differ_also_in_persistent_workers_and_a_resume_skips_what_was_seen(workers):
     ranks = run_ranks(several_epochs, 2, workers)
@@ -197,6 +200,7 @@ RESUMED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("world_size", "workers", "keep"),
     [
@@ -324,6 +328,7 @@ def trained(folder: str, make, workers: int, stop: int) -> list[list[int]]:
     return seen
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("make", "world_size", "workers"),
     [

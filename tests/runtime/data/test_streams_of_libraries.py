@@ -67,6 +67,7 @@ class Numbers(torch.utils.data.IterableDataset):
             yield torch.tensor(int(sample["number"]))
 
 
+@pytest.mark.slow
 @needs("datasets")
 @pytest.mark.parametrize(
     ("world_size", "workers"),
@@ -131,6 +132,7 @@ def resumed(make, shuffle: bool, workers: int) -> tuple[list[int], list[int], bo
     return sum(seen[6:], []), rest, "warning: this epoch is resumed" in said.getvalue()
 
 
+@pytest.mark.repeated
 @needs("datasets")
 @pytest.mark.parametrize(("world_size", "workers"), [pytest.param(1, 0, marks=pytest.mark.campaign), (2, 2)])
 @pytest.mark.parametrize(
@@ -174,6 +176,7 @@ def web_dataset(
     return Numbers(stream.shuffle(shuffle, seed=seed) if shuffle else stream)
 
 
+@pytest.mark.repeated
 @needs("webdataset")
 @pytest.mark.parametrize(
     ("world_size", "workers"), [pytest.param(1, 2, marks=pytest.mark.campaign), (2, 0), (3, 2)]

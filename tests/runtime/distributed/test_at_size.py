@@ -33,6 +33,7 @@ def costs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Any]]
     return {size: run_ranks(simulated, 1, size, str(folder / str(size)))[0] for size in (SMALL, LARGE)}
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("who", ["rank 0", "rank 1"])
 def test_a_step_sends_what_plain_ddp_sends_on_any_number_of_ranks(costs, who):
     for size in (SMALL, LARGE):

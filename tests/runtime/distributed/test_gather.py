@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -90,6 +91,7 @@ def in_order(net: nn.Module, weights: list[torch.Tensor]) -> dict[str, torch.Ten
     return dict(zip([name for name, _ in net.named_parameters()], weights, strict=True))
 
 
+@pytest.mark.slow
 def test_contrastive_losses_train_the_model_of_one_process_also_with_uneven_and_empty_shares():
     expected = {kind: in_order(TwoTowers(), plain(kind)) for kind in ("clip", "simclr")}
     names = list(TwoTowers().state_dict())

@@ -282,6 +282,7 @@ def all_cases() -> dict[str, Any]:
     return {case.__name__: case() for case in (*REFUSED, *RIGHT)}
 
 
+@pytest.mark.slow
 def test_a_replica_that_would_differ_is_an_error_and_nothing_else_is():
     for found in run_ranks(all_cases, 3):
         for case, (code, said, steps, moved) in REFUSED.items():
@@ -324,6 +325,7 @@ def saved_after(directory: str, spoil: str) -> Any:
     return error, [entry.step for entry in entries(Path(directory))]
 
 
+@pytest.mark.slow
 def test_a_mixture_of_ranks_is_never_saved():
     for spoil, code, name in (
         ("weight", "replicas-differ", "model/net.head.weight"),

@@ -66,6 +66,7 @@ print(run.sum(run.world.rank + 1))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_ranks_that_end_well_leave_no_complaint(tmp_path):
     script = tmp_path / "meets.py"

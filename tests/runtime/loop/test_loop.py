@@ -125,6 +125,7 @@ def test_a_loop_over_what_was_not_prepared_is_an_error():
         next(run.steps(rankup.ResidentData(column(4)), epochs=1))
 
 
+@pytest.mark.repeated
 @BOTH
 @pytest.mark.parametrize("stop_at", [1, 5, 7])
 def test_training_goes_on_exactly_from_a_state_with_what_was_kept(world_size, stop_at):

@@ -190,6 +190,7 @@ def by_steps(folder: Path, steps: int, killed: int | None) -> tuple[int, list[fl
     return count, [p.item() for p in model.parameters()], data.position.resume()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.campaign), 3])
 def test_a_loop_over_a_number_of_steps_ends_there_also_after_a_resume(tmp_path: Path, world_size: int):
     whole = run_ranks(by_steps, world_size, tmp_path / "whole", 8, None)
@@ -354,6 +355,7 @@ print(run.global_step)
 """
 
 
+@pytest.mark.slow
 def test_a_loop_that_a_variable_holds_ends_before_python_does(tmp_path: Path):
     environ = {**os.environ, "RANKUP_RUN_DIR": str(tmp_path)}
     done = subprocess.run(

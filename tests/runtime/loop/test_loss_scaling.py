@@ -43,6 +43,7 @@ def scaled(scaler: LossScaler, net: nn.Module, batch: object, factor: float = 1.
     return scaler.finite(list(net.parameters()), make_strategy("none"), CPU)
 
 
+@pytest.mark.slow
 def test_the_scale_halves_after_an_overflow_and_doubles_after_many_good_steps():
     scaler, net = LossScaler(), nn.Linear(2, 1)
     assert scaled(scaler, net, 0)
@@ -117,6 +118,7 @@ def clipped_by_the_loop(kind: str, scaled: bool) -> list[float]:
     return [*net.weight.flatten().tolist(), net.bias.item()]
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("kind", ["whole", "accumulate", "any-world"])
 def test_a_loop_that_clips_by_itself_sees_unscaled_gradients(kind):
     for rank in run_ranks(clipped_by_the_loop, 2, kind, True):

@@ -124,6 +124,7 @@ def difference(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> float:
     return float("inf") if found != found else found
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("world", "strategy", "exact", "options"),
     [
@@ -149,6 +150,7 @@ def several(exact: str) -> list[tuple[list[torch.Tensor], bool]]:
     return [trained(names, "auto", exact, {}), trained(names, "auto", exact, {}, clip=0.3)]
 
 
+@pytest.mark.slow
 def test_several_backward_calls_are_each_divided_by_their_own_count_and_may_be_clipped_by_hand():
     reference = [plain(["padded", "summed", "weighted"], clip=clip) for clip in (0.0, 0.3)]
     for exact in ("same-world", "any-world"):

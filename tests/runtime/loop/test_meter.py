@@ -93,6 +93,7 @@ def killed(directory: str, kill_after: int) -> list[tuple[Any, Any]]:
     return whole
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("world_size", "then"),
     [(3, 3), (3, 2), *(pytest.param(1, n, marks=pytest.mark.campaign) for n in (1, 3))],

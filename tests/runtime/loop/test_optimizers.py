@@ -105,6 +105,7 @@ def same_bits(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
     return all(map(torch.equal, a, b))
 
 
+@pytest.mark.slow
 def test_every_optimizer_goes_on_from_a_snapshot_bit_for_bit(tmp_path: Path):
     names = list(optimizers())
     (whole,) = run_ranks(trained, 1, names, None, 10**6)
@@ -118,6 +119,7 @@ def test_every_optimizer_goes_on_from_a_snapshot_bit_for_bit(tmp_path: Path):
     ] == []
 
 
+@pytest.mark.slow
 def test_lbfgs_takes_the_same_decisions_on_all_ranks_and_after_a_resume(tmp_path: Path):
     names = ["LBFGS", "LBFGS, strong_wolfe"]
     expected = {name: plain(name) for name in names}

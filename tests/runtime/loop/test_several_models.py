@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -66,6 +67,7 @@ def _each(cases: list[tuple[Any, ...]]) -> list[tuple[str, dict[str, torch.Tenso
     return [trained(*case) for case in cases]
 
 
+@pytest.mark.slow
 def test_they_train_as_in_one_process_under_every_strategy_and_resume(tmp_path: Path):
     expected = plain()
     for world, strategies in ((1, ["none"]), (2, ["fsdp", "auto"]), (3, ["ddp"])):

@@ -54,6 +54,7 @@ def killed_and_resumed(folder: Path, log: str) -> None:
     run_ranks(training, 1, str(folder), log)
 
 
+@pytest.mark.slow
 def test_mlflow_has_one_run_with_every_step_once(tmp_path: Path):
     pytest.importorskip("mlflow")
     killed_and_resumed(tmp_path, "mlflow")
@@ -67,6 +68,7 @@ def test_mlflow_has_one_run_with_every_step_once(tmp_path: Path):
     ]
 
 
+@pytest.mark.slow
 def test_wandb_offline_has_one_run_with_every_step_once(tmp_path: Path):
     pytest.importorskip("wandb")
     killed_and_resumed(tmp_path, "wandb")

@@ -171,6 +171,7 @@ def test_trainings_without_a_name_log_to_files_of_their_own(tmp_path: Path):
     assert both[0] == both[1] and len(both[0]) == len(set(both[0]))
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("name", "pattern"),
     [

@@ -43,6 +43,7 @@ for _ in range(2):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_collection_of_garbage_changes_no_name_and_no_digest(tmp_path: Path):
     states = []

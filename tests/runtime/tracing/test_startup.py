@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from rankup.core.records import read_records
 
 STARTUP = Path(__file__).parents[3] / "src" / "rankup" / "runtime" / "tracing" / "startup"
@@ -34,6 +36,7 @@ def run(python: str | Path, folder: Path, **variables: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_a_look_for_torch_is_no_import_of_it_and_sparse_gradients_are_recorded(tmp_path: Path):
     assert run(sys.executable, tmp_path, RANK="0", WORLD_SIZE="1") == "True"
     steps = read_records(tmp_path / "trace" / "rank-0.jsonl", "step")

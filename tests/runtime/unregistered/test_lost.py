@@ -78,6 +78,7 @@ def attempts(program: str, folder: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_resume_that_would_lose_what_was_not_declared_stops_and_one_registration_cures_it(
     tmp_path: Path, program: str

@@ -92,6 +92,7 @@ def attempts(target: Target, folder: Path, every: int, killed: int, batch: int =
     return said, weights == whole
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(("target", "name"), [(a_teacher, "held.teacher"), (a_first_loss, "held.first_loss")])
 @pytest.mark.parametrize(
     ("every", "killed"),
@@ -105,6 +106,7 @@ def test_what_a_resume_sets_otherwise_is_named(
     assert said.startswith("state-lost") and name in said, said
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("target", "every", "killed"),
     # In the third epoch an order of each epoch is noted: it was not there when the loop began.

@@ -62,6 +62,7 @@ def train(folder: Path, killed: int | None, every: str) -> None:
             return
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("killed", [3, 8])
 def test_a_resume_in_the_middle_of_an_epoch_names_the_sums_that_begin_anew(tmp_path: Path, killed: int):
     assert "begins anew" not in run_ranks(said, 2, tmp_path, killed, "2 steps")[0]
@@ -110,6 +111,7 @@ def enumerating(folder: Path, killed: int | None, how: str) -> str:
     return stream.getvalue()
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("how", "named"),
     [

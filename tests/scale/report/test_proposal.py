@@ -92,6 +92,7 @@ def test_of_a_study_on_a_laptop_everything_is_missing_and_nothing_is_invented(tm
     assert report.script == "" and len(report.tables) == 1
 
 
+@pytest.mark.slow
 def test_the_three_formats_hold_the_same_and_are_the_same_again(tmp_path):
     results = on_nodes(tmp_path, (1, 2, 4))
     paths = write_for("csc", content(results, tmp_path), tmp_path, tmp_path / "report")
@@ -105,6 +106,7 @@ def test_the_three_formats_hold_the_same_and_are_the_same_again(tmp_path):
     assert [path.read_bytes() for path in again] == [markdown, latex, pdf]
 
 
+@pytest.mark.slow
 def test_the_command_writes_it_beside_the_report_of_a_study_and_knows_no_other_centre(
     tmp_path, capsys, monkeypatch
 ):

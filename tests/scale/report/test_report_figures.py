@@ -126,6 +126,7 @@ def test_of_many_runs_the_best_and_the_worst_are_named_and_points_left_out_are_t
     )
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("name", ["throughput", "breakdown", "accuracy-time"])
 def test_the_same_numbers_give_the_same_files(tmp_path, name):
     picture = pictures(of_study(study((1, 2)), tmp_path))[name]
@@ -135,6 +136,7 @@ def test_the_same_numbers_give_the_same_files(tmp_path, name):
     assert b"Date" not in first.files["svg"] and b"CreationDate" not in first.files["pdf"]
 
 
+@pytest.mark.slow
 def test_the_svg_of_the_page_is_xml_with_ids_of_its_own_and_colours_by_name(tmp_path):
     results = study((1, 2), facts={"precision": NASTY})
     results = replace(

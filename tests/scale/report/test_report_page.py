@@ -16,7 +16,8 @@ from rankup.scale.report.write import write
 from rankup.scale.results import Configuration, StudyResults
 from report_inputs import NASTY, compared, measured, study, write_run
 
-pytestmark = pytest.mark.timeout(900)  # a browser on a busy machine
+# A browser on a busy machine.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 CHROMIUM = shutil.which("chromium")
 FINDING = Finding(

@@ -84,6 +84,7 @@ def test_a_file_that_says_nothing_is_left_out(folder, text):
     assert "rank-step" not in pictures(folder)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
 @given(
     edits=st.lists(
@@ -101,6 +102,7 @@ def test_a_mutilated_file_gives_numbers_or_nothing(folder, edits):
     assert found is None or found.step_s.shape == (len(found.labels), len(found.seconds))
 
 
+@pytest.mark.slow
 def test_few_ranks_have_a_line_each_and_the_slow_one_is_told(folder):
     write_ranks(folder, 4, slow=[2])
     found = pictures(folder)
