@@ -145,3 +145,21 @@ def test_ranks_that_each_train_a_model_of_their_own_are_told_once(tmp_path: Path
         (tmp_path / f"trained-alone-{rank}").touch()
     lines = bash(["watch.sh"], "told=\ntell_separate_models\ntell_separate_models\n", RUN=str(tmp_path))
     assert len([line for line in lines if f"{ranks} processes each train their own model" in line]) == said
+
+
+# Really printed, in this order: by a torchrun that waits for another node, a rank there, and the torchrun of that node.
+APART = Path(__file__).parents[1] / "explain/logs/nodes-end-apart/job.log"
+
+
+def test_an_agent_whose_ranks_have_ended_well_leaves_no_stack_in_the_log():
+    quiet = files("rankup.node_launchers").joinpath("agent.sh").read_text() + "quiet\n"
+    told = "Traceback (most recent call last):\n  File x\ntorch.SignalException: Process 10 got signal: 15\n"
+    failed = "Traceback (most recent call last):\n  File x\nValueError: 1\n"
+    text = APART.read_text() + told + failed
+    said = subprocess.run(
+        ["bash", "-c", quiet], input=text, stderr=subprocess.PIPE, text=True, check=True
+    ).stderr
+    assert [line.split("] ")[0].split(".")[0] for line in said.splitlines() if line] == [
+        *("[rank 0", "[rank 1", "[W1127 19:44:11", "[W1127 19:44:11", "[rank 1", "[W1127 19:44:29"),
+        *failed.splitlines(),
+    ]
