@@ -26,6 +26,8 @@ PROFILE = {"cyclone": "cyclone@2023", "alliance": "alliance@2023", "della": "del
 # From public pages: two whole nodes of each, with what a user must give there.
 PUBLIC: dict[str, dict[str, Any]] = {
     **{name: {"venv": "$HOME/venv"} for name in ("fir", "nibi", "narval", "rorqual", "trillium")},
+    "olivia@eessi": {},
+    "olivia@module": {},
     "lumi": {},
     "roihu": {},
     "mila": {"venv": "$HOME/venv"},

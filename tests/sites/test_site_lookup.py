@@ -61,6 +61,18 @@ FACTS = {
          "container": "/cluster/work/support/container/pytorch_nvidia_25.06_arm64.sif"},
         {"scheduler": "slurm", "required": ("account",)},
     ),
+    "olivia@eessi": (
+        {"gpus_per_node": 4, "nodes": 2, "account": "a"},
+        {"queue": "accel", "mem": 440 * 1024, "cpus_per_task": 72, "container": "", "env": {}, "modules": (
+            "EESSI/2025.06", "PyTorch/2.7.1-foss-2024a-CUDA-12.6.0", "torchvision/0.22.0-foss-2024a-CUDA-12.6.0",
+        )},
+        {"scheduler": "slurm", "required": ("account",)},
+    ),
+    "olivia@module": (
+        {"gpus_per_node": 4, "account": "a"},
+        {"container": "", "modules": ("NRIS/GPU", "NCCL/2.26.6-GCCcore-14.2.0-CUDA-12.8.0", "PyTorch/2.8.0")},
+        {"env": {"PYTORCH_OVERLAY_MODE": "ro"}, "required": ("account",)},
+    ),
     "sockeye": (
         {"gpus_per_node": 4, "nodes": 2, "account": "a"},
         {"launcher": "mpirun",
