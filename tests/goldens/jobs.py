@@ -121,6 +121,10 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
         "alliance-stage": ("alliance@2023", {**USUAL["alliance"], **STAGED, "account": "def-user"}),
         "pbs-array": ("pbs", {**two, "array": "1-4"}),
         "pbs-two-processes": ("pbs", {"nproc_per_node": 2, "time": "1h", "python": "python"}),
+        "lumi-srun": (
+            "lumi",
+            {"account": "abc123", "queue": "standard-g", "nodes": 2, "gpus_per_node": 8, "launcher": "srun"},
+        ),
         "local-two": ("local", {"nproc_per_node": 2, "python": "python", "time": "1h"}),
         "local-one": ("local", {"python": "python"}),
     }
