@@ -26,6 +26,8 @@ PROFILE = {"cyclone": "cyclone@2023", "alliance": "alliance@2023", "della": "del
 # From public pages: two whole nodes of each, with what a user must give there.
 PUBLIC: dict[str, dict[str, Any]] = {
     **{name: {"venv": "$HOME/venv"} for name in ("fir", "nibi", "narval", "rorqual", "trillium")},
+    "olivia@eessi": {},
+    "olivia@module": {},
     "lumi": {},
     "roihu": {},
     "mila": {"venv": "$HOME/venv"},
@@ -119,6 +121,10 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
         "alliance-stage": ("alliance@2023", {**USUAL["alliance"], **STAGED, "account": "def-user"}),
         "pbs-array": ("pbs", {**two, "array": "1-4"}),
         "pbs-two-processes": ("pbs", {"nproc_per_node": 2, "time": "1h", "python": "python"}),
+        "lumi-srun": (
+            "lumi",
+            {"account": "abc123", "queue": "standard-g", "nodes": 2, "gpus_per_node": 8, "launcher": "srun"},
+        ),
         "local-two": ("local", {"nproc_per_node": 2, "python": "python", "time": "1h"}),
         "local-one": ("local", {"python": "python"}),
     }

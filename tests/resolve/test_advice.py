@@ -219,6 +219,7 @@ def test_a_path_that_no_file_system_takes_is_missing(tmp_path):
         ("lumi", date(2025, 10, 16), {"untried-profile", "old-profile"}),  # its oldest page counts
         ("cyclone", date(2024, 2, 29), {"old-profile"}),
         ("cyclone@2023", date(2027, 1, 1), set()),  # chosen for its year
+        ("olivia@eessi", date(2027, 7, 3), {"untried-profile", "old-profile"}),  # chosen for its software
         ("slurm", date(2027, 1, 1), set()),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from importlib.resources import files
 from pathlib import Path
@@ -145,3 +146,49 @@ def test_ranks_that_each_train_a_model_of_their_own_are_told_once(tmp_path: Path
         (tmp_path / f"trained-alone-{rank}").touch()
     lines = bash(["watch.sh"], "told=\ntell_separate_models\ntell_separate_models\n", RUN=str(tmp_path))
     assert len([line for line in lines if f"{ranks} processes each train their own model" in line]) == said
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds", "wrote"),
+    [
+        (5 << 20, 60, "yes"),
+        (5 << 20, 4 * 3600, ""),  # 1.1 MB an hour were measured for a line a second
+        (1 << 30, 24 * 3600, "yes"),
+        (49_152, 80, ""),
+    ],
+)
+def test_hours_of_output_are_no_progress(written: int, seconds: int, wrote: str):
+    stand_ins = f"marked() {{ echo 1 2; }}\ncat() {{ echo 'write_bytes: {written}'; }}\n"
+    assert bash(["progress.sh"], f'{stand_ins}SECONDS={seconds}\nsee_writes\necho "$wrote"\n') == [wrote]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="gives a file to another user")
+@pytest.mark.parametrize(("owner", "progress"), [(0, True), (65534, False)])
+def test_what_another_user_writes_in_the_folder_is_not_progress(tmp_path: Path, owner: int, progress: bool):
+    run = tmp_path / "runs" / "1"
+    run.mkdir(parents=True)
+    (run / "attempts").touch()
+    os.utime(run / "attempts", (1, 1))
+    (tmp_path / "last.ckpt").touch()
+    os.chown(tmp_path / "last.ckpt", owner, owner)
+    text = f"cd {tmp_path}\nPLACES=() STOP_BEFORE=60 wrote=\nmade_progress && echo progress\n"
+    lines = bash(["progress.sh"], text, RUN=str(run), RUNS=str(tmp_path / "runs"))
+    assert lines == ["progress"] * progress
+
+
+# Really printed, in this order: by a torchrun that waits for another node, a rank there, and the torchrun of that node.
+APART = Path(__file__).parents[1] / "explain/logs/nodes-end-apart/job.log"
+
+
+def test_an_agent_whose_ranks_have_ended_well_leaves_no_stack_in_the_log():
+    quiet = files("rankup.node_launchers").joinpath("agent.sh").read_text() + "quiet\n"
+    told = "Traceback (most recent call last):\n  File x\ntorch.SignalException: Process 10 got signal: 15\n"
+    failed = "Traceback (most recent call last):\n  File x\nValueError: 1\n"
+    text = APART.read_text() + told + failed
+    said = subprocess.run(
+        ["bash", "-c", quiet], input=text, stderr=subprocess.PIPE, text=True, check=True
+    ).stderr
+    assert [line.split("] ")[0].split(".")[0] for line in said.splitlines() if line] == [
+        *("[rank 0", "[rank 1", "[W1127 19:44:11", "[W1127 19:44:11", "[rank 1", "[W1127 19:44:29"),
+        *failed.splitlines(),
+    ]

@@ -7,6 +7,7 @@ import pytest
 from asking import ask
 from rankup.errors import RankupError
 from rankup.resolve.precedence import check_defaults
+from rankup.script.render import render
 from rankup.sites.lookup import BUILT_IN, choose_site, find_site, list_sites, load_site, places
 
 NAMES = {path.stem for path in BUILT_IN.glob("*.toml")}
@@ -61,6 +62,18 @@ FACTS = {
          "container": "/cluster/work/support/container/pytorch_nvidia_25.06_arm64.sif"},
         {"scheduler": "slurm", "required": ("account",)},
     ),
+    "olivia@eessi": (
+        {"gpus_per_node": 4, "nodes": 2, "account": "a"},
+        {"queue": "accel", "mem": 440 * 1024, "cpus_per_task": 72, "container": "", "env": {}, "modules": (
+            "EESSI/2025.06", "PyTorch/2.7.1-foss-2024a-CUDA-12.6.0", "torchvision/0.22.0-foss-2024a-CUDA-12.6.0",
+        )},
+        {"scheduler": "slurm", "required": ("account",)},
+    ),
+    "olivia@module": (
+        {"gpus_per_node": 4, "account": "a"},
+        {"container": "", "modules": ("NRIS/GPU", "NCCL/2.26.6-GCCcore-14.2.0-CUDA-12.8.0", "PyTorch/2.8.0")},
+        {"env": {"PYTORCH_OVERLAY_MODE": "ro"}, "required": ("account",)},
+    ),
     "sockeye": (
         {"gpus_per_node": 4, "nodes": 2, "account": "a"},
         {"launcher": "mpirun",
@@ -107,6 +120,29 @@ def test_what_belongs_to_one_kind_of_launch_or_node_is_in_its_table(tmp_path):
     assert (olivia.containers.torchrun, olivia.containers.runtime) == ("/usr/local/bin/torchrun", "apptainer")
     assert (olivia.node.memory, olivia.node.arch) == ("768G", "aarch64")
     assert {n for n, s in sites.items() if s.slurm.gpus == "gres"} == {"della", "della@2023", "roihu"}
+
+
+@pytest.mark.parametrize(
+    ("shape", "whole"),
+    [
+        ({"gpus_per_node": 8, "nodes": 2}, True),
+        ({"gpus_per_node": 8, "cpus_per_task": 4}, False),  # other jobs may have some of the cores
+        ({"gpus_per_node": 4}, False),
+        ({"gpus_per_node": 8, "nproc_per_node": 4, "cpus_per_task": 14}, False),
+        ({"queue": "small"}, False),
+    ],
+)
+def test_each_rank_runs_on_the_cores_next_to_its_gpu_only_where_a_job_has_the_whole_node(
+    tmp_path, shape, whole
+):
+    job = ask(tmp_path, site="lumi", account="a", launcher="srun", **shape)
+    masks = job.site.masks_of(job.spec)
+    assert bool(masks) == whole
+    assert f"--cpu-bind=mask_cpu:{','.join(masks)} " in render(job.spec, job.site, None) or not whole
+    cores = [core for mask in masks for core in range(64) if int(mask, 16) >> core & 1]
+    assert (
+        sorted(cores) == [core for core in range(64) if core % 8] * whole
+    )  # each core once; of eight one is taken
 
 
 def test_the_network_plugin_is_demanded_only_across_nodes(tmp_path):

@@ -182,13 +182,13 @@ class LogReader:
         if inside:
             return True
         text = _JSON.sub("", text)
-        if text.startswith(_SOURCE) or not suspicious(text):
+        if text.startswith(_SOURCE) or not suspicious(text) or _FRAME_OF_CPP.match(text):
             return self._quiet(text, quote, stream)
         endings = ending_of(text, quote, order)
         self.endings += endings
         if found := stuck_of(text, line.rank, quote):
             self.stuck.append(found)
-        signature = None if _FRAME_OF_CPP.match(text) else self._matcher.signature_of(text)
+        signature = self._matcher.signature_of(text)
         event = Event(
             signature or ERROR_LINE, [quote], text.strip()[:_LONGEST_QUOTE], order, self._file.name, of
         )
@@ -200,7 +200,7 @@ class LogReader:
             if (
                 (_ERROR_LINE.match(_METRIC.sub("", text)) or _LEVEL.match(text))
                 and not line.warning
-                and not text.startswith(ENDED_NOTHING)
+                and not ENDED_NOTHING.match(text)
             ):
                 self._late.append((event, self._ordinary))
                 return True

@@ -35,8 +35,11 @@ _ALONE = re.compile(
 _LIBRARY = re.compile(
     r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python\d|^<(?:frozen|__array)|[/\\]bin[/\\]torchrun$"
 )
-# What Python prints before a traceback that ended nothing: of a destructor, of the logging itself.
-ENDED_NOTHING = ("Exception ignored in", "Exception ignored while", "--- Logging error ---")
+# What stands before a traceback that ended nothing: of a destructor, of the logging itself, of a torchrun whose ranks
+# have ended well, and which no longer waits for, or no longer finds, the other nodes.
+ENDED_NOTHING = re.compile(
+    r"Exception ignored (?:in|while)|--- Logging error ---|(?:E\d[^]]*\] )?Error waiting on exit barrier"
+)
 _LOGGED = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):\S+?:")  # a line of Python's logging
 _LONGEST = 400  # lines of one traceback; what is longer is something else
 _CONTINUED = 12  # lines of a message
@@ -160,7 +163,7 @@ class Tracebacks:
             self._begin(text, found, rank)
             return True
         if self._open is None and text.strip():
-            self._ignored = text.startswith(ENDED_NOTHING)
+            self._ignored = ENDED_NOTHING.match(text) is not None
         if self._open is not None:
             return self._inside(text, quote, at)
         if self._last is None:

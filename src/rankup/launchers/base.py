@@ -28,7 +28,7 @@ class Start:
 
     ``command`` is one rank's, ``python`` and ``torchrun`` how these two are called there. ``prefix`` are the tokens
     before a command that take it into a container, and ``options`` those of srun, () without one. ``cpus`` are a
-    process's cores, where known.
+    process's cores, where known, and ``masks`` those next to the GPU of each rank of a node, () where unknown.
     ``carried`` names the variables that mpirun has to take along. ``mpi`` says whose mpirun it is, ``mpi_flags`` what
     the site has instead of our options for mapping and binding. ``staged``: the arguments may name the node's own disk.
     """
@@ -42,6 +42,7 @@ class Start:
     nodes: int = 1
     nproc: int = 1
     cpus: int | None = None
+    masks: tuple[str, ...] = ()
     max_restarts: int = 0
     mpi: str = "openmpi"
     mpi_flags: tuple[str, ...] = ()

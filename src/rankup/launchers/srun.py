@@ -12,7 +12,8 @@ def lines(start: Start) -> list[str]:
     business. ``--mpi=none``: the ranks are not an MPI program, and PMI's variables would have libraries believe it.
     """
     # Since 22.05 srun does not take -c from the job; and a user who starts srun needs the variable.
-    cpus = [f"--cpus-per-task={start.cpus}", "--cpu-bind=cores"] if start.cpus else []
+    bind = f"mask_cpu:{','.join(start.masks)}" if start.masks else "cores"
+    cpus = [f"--cpus-per-task={start.cpus}", f"--cpu-bind={bind}"] if start.cpus else []
     options = [
         f"--nodes={start.nodes}",
         f"--ntasks={start.world_size}",

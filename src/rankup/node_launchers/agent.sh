@@ -10,10 +10,14 @@ start_agent() {
     kill -KILL \$(marked)" </dev/null >/dev/null 2>&1 &
   setsid bash -c "$(declare -f agent); agent" 2> >(quiet) &
 }
-# Copies what torchrun prints on stderr, without the traceback that it prints when it is told to end.
+# Copies what torchrun prints on stderr, without the stacks that it prints as it ends: the traceback of having been told to
+# end, the errors of its own agent, which are those of waiting for the other nodes after its ranks have ended well (torch
+# waits for 300 s), and the C++ frames below a warning of the connection to them.
 # shellcheck disable=SC2317,SC2329 # it is called on the nodes, where there are several
 quiet() {
   trap '' TERM INT HUP
   exec env -u RANKUP_MARK sed --unbuffered -e '/^Traceback (most recent call last):$/{' -e ':more' -e N \
-    -e '/\n[ \t][^\n]*$/b more' -e '/\n[^\n]*SignalException: [^\n]*$/d' -e '}' >&2
+    -e '/\n[ \t][^\n]*$/b more' -e '/\n[^\n]*SignalException: [^\n]*$/d' -e '}' \
+    -e '/^E[0-9][^]]*\/elastic\/agent\/server\/api\.py:[0-9]*\] /d' \
+    -e '/^Exception raised from /d' -e '/^frame #[0-9]*: /d' -e '/^<omitting python frames>$/d' >&2
 }

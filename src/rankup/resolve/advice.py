@@ -134,7 +134,7 @@ def _old_profile(job: Resolved) -> Iterator[Finding]:
     """A profile whose name has a year, such as ``cyclone@2023``, was chosen for it."""
     oldest = job.site.source.oldest
     today = date.today()
-    if oldest and "@" not in job.site.name and oldest < f"{today.year - 1}{today:-%m-%d}":
+    if oldest and not re.search(r"@\d{4}$", job.site.name) and oldest < f"{today.year - 1}{today:-%m-%d}":
         yield finding("old-profile", job, oldest=oldest)
 
 

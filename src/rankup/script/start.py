@@ -42,6 +42,7 @@ def start(spec: JobSpec, site: Site) -> AgentsScript:
         nodes=spec.nodes,
         nproc=spec.nproc_per_node,
         cpus=spec.cpus_per_task,
+        masks=site.masks_of(spec),
         max_restarts=spec.max_restarts,
         mpi=site.mpi.kind,
         mpi_flags=site.mpi.flags,

@@ -84,6 +84,8 @@ class Slurm(BaseModel):
     version: str = ""  # "24.05.3"
     gpus: Literal["gpus-per-node", "gres"] = "gpus-per-node"
     pick: str = ""  # a GPU's type, for --gpus-per-node=TYPE:N or --gres=gpu:TYPE:N
+    # The cores next to each GPU of a node, in the order of the GPUs, as srun's mask_cpu takes them.
+    masks: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]+$")], ...] = ()
 
 
 class Mpi(BaseModel):
@@ -179,6 +181,12 @@ class Site(BaseModel):
     def fabric_of(self, spec: JobSpec) -> Fabric:
         """What ``spec`` needs of the fabric: nothing without GPUs, and on one node."""
         return self.fabric if spec.gpus_per_node and spec.nodes > 1 else Fabric()
+
+    def masks_of(self, spec: JobSpec) -> tuple[str, ...]:
+        """The cores of each rank of a node. Only where ``spec`` has the whole node, and a rank for each GPU, are they
+        the job's own, and next to the rank's GPU."""
+        whole = spec.gpus_per_node == spec.nproc_per_node == len(self.slurm.masks)
+        return self.slurm.masks if whole and spec.cpus_per_node == self.node.cpus else ()
 
     @field_validator("queue_time")
     @classmethod

@@ -749,13 +749,14 @@ print_header() { # PYTHON
 # ---- Whether another attempt would get further ---------------------------------------------------------------------
 # A program that could not be asked to save starts again from what it has saved by itself. If that is nothing, twice in a
 # row, then no attempt will ever get further.
-see_writes() { # just before the ranks are ended: did they write more than a few lines of output to a disk?
+see_writes() { # just before the ranks are ended: did one of them write more to a disk than lines of output?
   local id
+  # A line that is added to a file is a page to the disk, each time that the last one was written: 4 kB every few seconds.
   wrote=$(for id in $(marked); do cat "/proc/$id/io"; done 2>/dev/null |
-    awk '/^write_bytes:/ && $2 > 4194304 { print "yes"; exit }')
+    awk -v seconds="$SECONDS" '/^write_bytes:/ && $2 > 4194304 + 2048 * seconds { print "yes"; exit }')
 }
 # Whether any file is newer than the beginning of this attempt: where it runs, in its run directory and in PLACES. Files of
-# rankup's own do not count, nor what Python compiles. No answer in time counts as progress.
+# another user or of rankup's own do not count, nor what Python compiles. No answer in time counts as progress.
 made_progress() {
   local place places=("$RUN") found seconds=$((STOP_BEFORE / 16 + 1))
   [ -z "$wrote" ] || return 0
@@ -766,6 +767,7 @@ made_progress() {
   found=$(timeout "$((seconds < 10 ? seconds : 10))" find -H "${places[@]}" \
     \( \( -path "$RUNS/*" ! -path "$RUN" ! -path "$RUN/*" \) -o -path "$RUN/logs" -o -path "$RUN/records" \
     -o -path "$RUN/stage" -o -name .git -o -name __pycache__ \) -prune -o -type f -newer "$RUN/attempts" \
+    -uid "$(stat -c %u "$RUN/attempts")" \
     ! \( -path "$RUN/*" ! -path "$RUN/*/*" \( -name 'agent*' -o -name 'exit_code' -o -name 'failure*' -o -name hosts \
     -o -name jobs -o -name listening -o -name 'no_progress' -o -name 'outcome*' -o -name rank.sh -o -name requeues \
     -o -name rsh -o -name sampler.sh -o -name stage.py -o -name STACKS -o -name '*STOP' \) \) \
@@ -1059,12 +1061,16 @@ start_agent() {
     kill -KILL \$(marked)" </dev/null >/dev/null 2>&1 &
   setsid bash -c "$(declare -f agent); agent" 2> >(quiet) &
 }
-# Copies what torchrun prints on stderr, without the traceback that it prints when it is told to end.
+# Copies what torchrun prints on stderr, without the stacks that it prints as it ends: the traceback of having been told to
+# end, the errors of its own agent, which are those of waiting for the other nodes after its ranks have ended well (torch
+# waits for 300 s), and the C++ frames below a warning of the connection to them.
 # shellcheck disable=SC2317,SC2329 # it is called on the nodes, where there are several
 quiet() {
   trap '' TERM INT HUP
   exec env -u RANKUP_MARK sed --unbuffered -e '/^Traceback (most recent call last):$/{' -e ':more' -e N \
-    -e '/\n[ \t][^\n]*$/b more' -e '/\n[^\n]*SignalException: [^\n]*$/d' -e '}' >&2
+    -e '/\n[ \t][^\n]*$/b more' -e '/\n[^\n]*SignalException: [^\n]*$/d' -e '}' \
+    -e '/^E[0-9][^]]*\/elastic\/agent\/server\/api\.py:[0-9]*\] /d' \
+    -e '/^Exception raised from /d' -e '/^frame #[0-9]*: /d' -e '/^<omitting python frames>$/d' >&2
 }
 # What a node has of its own, such as the GPUs that a hook of PBS has given it, or this script alone.
 own_names() { echo 'PBS_NODENUM|PBS_TASKNUM|PBS_MOMPORT|PBS_JOBCOOKIE|PBS_JOBDIR|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|ROCR_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|ZE_AFFINITY_MASK|HOSTNAME|TMPDIR|PWD|OLDPWD|SHLVL'; }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -104,6 +106,23 @@ def test_the_three_formats_hold_the_same_and_are_the_same_again(tmp_path):
     assert pdf.startswith(b"%PDF") and pdf.count(b"/Type /Page /") >= 5
     again = write_for("csc", content(results, tmp_path), tmp_path, tmp_path / "report")
     assert [path.read_bytes() for path in again] == [markdown, latex, pdf]
+
+
+def test_the_latex_document_compiles_and_nothing_is_wider_than_its_pages(tmp_path, monkeypatch):
+    """Where there is no LaTeX, only the lines of the script are looked at."""
+    monkeypatch.setattr("rankup.scale.report.proposal.all_pictures", lambda content: [])  # they take long
+    long = "srun --cpu-bind=mask_cpu:" + ",".join(["fe000000"] * 40) + " é × ’ python α.py"
+    results = on_nodes(tmp_path, (1, 2, 4))
+    for script in tmp_path.glob("*/job.sh"):
+        script.write_text(f"{SCRIPT}  {long}\n")
+    shown = replace(content(results, tmp_path), title="α ≥ 中 of {}_\\")
+    _, latex, _ = write_for("csc", shown, tmp_path, tmp_path / "report")
+    lines = latex.read_text().partition("verbatim}\n")[2].partition("\\end{verbatim}")[0].splitlines()
+    assert long.replace("α", "U+03B1") in "".join(lines) and max(map(len, lines)) <= 104
+    if shutil.which("pdflatex"):
+        options = ["-interaction=nonstopmode", "-halt-on-error", "-jobname=compiled", latex.name]
+        done = subprocess.run(["pdflatex", *options], cwd=latex.parent, capture_output=True, text=True)
+        assert done.returncode == 0 and "Overfull" not in done.stdout, done.stdout
 
 
 @pytest.mark.slow

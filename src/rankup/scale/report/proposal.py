@@ -18,10 +18,10 @@ from rankup.errors import RankupError
 from rankup.scale.report.centres import asked_by
 from rankup.scale.report.content import Content, Group
 from rankup.scale.report.figures.all_pictures import all_pictures
-from rankup.scale.report.figures.pages import Block, pages
+from rankup.scale.report.figures.pages import Block, fixed_lines, pages
 from rankup.scale.report.figures.picture import Picture
 from rankup.scale.report.rows import ReportRow, device_word
-from rankup.scale.report.tables import Cell, Column, Table, latex_text
+from rankup.scale.report.tables import Cell, Column, Table, latex_letters, latex_text
 from rankup.scale.report.text import percent, plural, short
 
 _FIGURES = ("time", "speed-up", "efficiency", "gpu-utilization", "gpu-memory")
@@ -182,7 +182,7 @@ def _markdown(made: Proposal) -> str:
 
 
 def _latex(made: Proposal) -> str:
-    """A document of its own; it requires booktabs and graphicx."""
+    """A document of its own; it requires booktabs, geometry and graphicx."""
 
     def items(lines: Sequence[str]) -> str:
         return "\n".join(
@@ -200,12 +200,15 @@ def _latex(made: Proposal) -> str:
         )
         for one in made.pictures
     )
+    lines = [line for text in made.script.splitlines() for line in fixed_lines(latex_letters(text))]
     script = [
+        r"\clearpage % figures do not float into it",
         rf"\section*{{{_SCRIPT}}}",
-        rf"\begin{{verbatim}}{chr(10)}{made.script.rstrip()}{chr(10)}\end{{verbatim}}",
+        "\n".join([r"\begin{footnotesize}\begin{verbatim}", *lines, r"\end{verbatim}\end{footnotesize}"]),
     ]
     parts = [
-        "\\documentclass{article}\n\\usepackage[T1]{fontenc}\n\\usepackage{booktabs,graphicx}\n\\begin{document}",
+        *(r"\documentclass[a4paper]{article}", r"\usepackage[T1]{fontenc}"),
+        "\\usepackage[margin=2cm]{geometry}\n\\usepackage{booktabs,graphicx}\n\\begin{document}\\sloppy",
         rf"\section*{{{latex_text(made.title)}}}",
         latex_text(made.source),
         rf"\section*{{{_OPEN}}}",

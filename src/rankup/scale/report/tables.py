@@ -70,7 +70,7 @@ class Table:
         return "\n".join(
             [
                 "% \\usepackage{booktabs}",
-                r"\begin{table}",
+                r"\begin{table}[ht]",
                 r"  \centering",
                 rf"  \caption{{{latex_text(self.title)}. {latex_text(self.caption)}}}",
                 rf"  \label{{tab:{self.name}}}",
@@ -337,4 +337,9 @@ _LATEX = {
 
 
 def latex_text(text: str) -> str:
-    return "".join(_LATEX.get(char, char) for char in text)
+    return "".join(_LATEX.get(char, char) for char in latex_letters(text))
+
+
+def latex_letters(text: str) -> str:
+    """``text`` with the numbers of those letters at which pdflatex stops: Latin ones and quotes are all that it has."""
+    return "".join(char if char < "\u0180" or char in "–—‘’“”…" else f"U+{ord(char):04X}" for char in text)

@@ -42,6 +42,11 @@ def pages(blocks: Sequence[Block], pictures: Sequence[Picture], after: Sequence[
     return buffer.getvalue()
 
 
+def fixed_lines(text: str) -> list[str]:
+    """A line of a script as it fits a page: it keeps its indentation, and goes on below if it is too long."""
+    return textwrap.wrap(text, _FIXED_WIDTH, drop_whitespace=False, replace_whitespace=False) or [""]
+
+
 def _text(blocks: Sequence[Block]) -> Iterator[Figure]:
     figure, y = Figure(figsize=_A4), _TOP
     for line, size, weight, family in _lines(blocks):
@@ -60,12 +65,7 @@ def _lines(blocks: Sequence[Block]) -> Iterator[tuple[str, float, str, str]]:
         for line in textwrap.wrap(block.title, 60 if block.heading else 84):
             yield line, size, "bold", "DejaVu Sans"
         for text in block.lines:
-            width = _FIXED_WIDTH if block.fixed else _WIDTH
-            # A line of a script keeps its indentation, and goes on below if it is too long.
-            wrapped = textwrap.wrap(
-                text, width, drop_whitespace=not block.fixed, replace_whitespace=not block.fixed
-            )
-            for line in wrapped or [""]:
+            for line in fixed_lines(text) if block.fixed else textwrap.wrap(text, _WIDTH) or [""]:
                 yield (
                     line,
                     7.5 if block.fixed else 9.0,

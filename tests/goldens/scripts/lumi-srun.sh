@@ -1,0 +1,538 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --account=abc123
+#SBATCH --partition=standard-g
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=8
+#SBATCH --cpus-per-task=7
+#SBATCH --gpus-per-node=8
+#SBATCH --mem=480G
+#SBATCH --signal=B:USR1@300
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=/work/user/project/runs/train/20260101-120000-abcd/logs/job.log
+
+# Written by rankup. This is plain bash: it needs no rankup on the nodes unless the program itself does, and can
+# be read, changed and submitted by hand.
+# shellcheck disable=SC2016
+
+# ---- Settings ------------------------------------------------------------------------------------------------------
+BASE=/work/user/project/runs/train/20260101-120000-abcd # the run directory
+RUNS=/work/user/project/runs # all runs are below it
+PLACES=() # where else the program may save: paths in its arguments and variables
+STOP_BEFORE=300 # seconds before the time limit at which the ranks are asked to save
+MAX_REQUEUES=10
+INTERFACE='' # the nodes' network; '': the route says it
+
+main() {
+  read_allocation # JOB, HOSTS, END
+  leave_time_for_work
+  make_run_directory "$JOB" # RUN
+  begin_attempt
+
+  # The environment
+  cd /work/user/project || finish failed 1
+  # shellcheck disable=SC1090
+  for init in $(module_inits); do type module >/dev/null 2>&1 || . "$init"; done
+  # Yours, before the modules:
+module use /appl/local/laifs/modules
+  module load lumi-aif-singularity-bindings || finish failed 1
+  export PYTHONUNBUFFERED=1
+  export OMP_NUM_THREADS=7
+  export RANKUP_LOST=stop
+  export MIOPEN_USER_DB_PATH=/tmp/miopen-"$SLURM_JOB_ID"
+  export MIOPEN_CUSTOM_CACHE_DIR=/tmp/miopen-"$SLURM_JOB_ID"
+  export NCCL_SOCKET_IFNAME=hsn
+  export NCCL_NET_GDR_LEVEL=3
+
+  # The ranks: 2 × 8 by srun
+  choose_rendezvous # MASTER_ADDR, MASTER_PORT
+  print_header "of the image" /appl/local/laifs/containers/lumi-multitorch-latest.sif
+  mark_processes
+  write_rank_script
+  write_sampler_script
+  srun --nodes=2 --ntasks=16 --ntasks-per-node=8 --cpus-per-task=7 --cpu-bind=mask_cpu:fe000000000000,fe00000000000000,fe0000,fe000000,fe,fe00,fe00000000,fe0000000000 --distribution=block --kill-on-bad-exit=1 --mpi=none --label \
+    bash -c '
+      export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS LOCAL_WORLD_SIZE=8 NODE_RANK=$SLURM_NODEID
+      exec sh "$RUN/rank.sh" "$@"' rank \
+      singularity run --bind "$RUN" --bind /work/user/project /appl/local/laifs/containers/lumi-multitorch-latest.sif python train.py --lr 0.1 --note 'it'"'"'s $HOME' &
+  workers=$!
+  watch_ranks # asks them to save before the time limit
+  find_lost_nodes
+  end_attempt python # requeues the job if it is not done
+}
+
+######################################################################################################################
+# The same in every job: the functions that main calls                                                               #
+######################################################################################################################
+
+# ---- What SLURM says about this job --------------------------------------------------------------------------------
+# Sets JOB, QUEUE, HOSTS and END: when SLURM will end the job, in epoch seconds; 0 if nobody knows. The batch shell runs
+# on the first host.
+read_allocation() {
+  JOB=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+  JOB=${JOB:-$SLURM_JOB_ID}
+  QUEUE=${SLURM_JOB_PARTITION:-}
+  ENDED_BY=scheduler # when time is up
+  # SLURM_JOB_NODELIST abbreviates the names: scontrol reads it, regular expressions fail.
+  mapfile -t HOSTS < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
+  END=$(squeue --noheader --jobs "$JOB" --format %e)
+  # (To `date`, an empty text is last midnight.)
+  END=$(date -d "${END:-unknown}" +%s 2>/dev/null || echo "${SLURM_JOB_END_TIME:-0}")
+  # After `sbatch --export=NONE` srun would pass on nothing, not even PATH or what this script exports.
+  export SLURM_EXPORT_ENV=ALL
+  trap : USR1 # until there are ranks to be asked
+}
+# Requeues the job under the same id, with the same log. SLURM waits about two minutes before it starts again: without
+# the nodes on which nothing could be started, and those that the team has noted as bad.
+requeue() {
+  local bad
+  scontrol requeue "$JOB" || return
+  # (SLURM ends this script some seconds later, and takes this for a waiting job only.)
+  # shellcheck disable=SC2086 # one or more
+  bad=$(printf '%s,' ${lost:-})$([ -z "${BAD_NODES:-}" ] || list_bad_nodes)
+  bad=$(tr -s , <<<"$bad,$(scontrol --oneliner show job "$JOB" | sed -n 's/.* ExcNodeList=\([^ (]*\).*/\1/p')" | sed 's/^,//; s/,$//')
+  [ -z "$bad" ] || scontrol update "JobId=$JOB" "ExcNodeList=$bad" || say "the next attempt may get these nodes again: $bad"
+}
+
+# The job names no time limit, and the queue's own may be short: then half of it is left for work.
+leave_time_for_work() {
+  local left=$((END - $(date +%s)))
+  [ "$END" -eq 0 ] || [ "$left" -gt "$((2 * STOP_BEFORE))" ] || STOP_BEFORE=$((left / 2))
+}
+
+# ---- The run directory ---------------------------------------------------------------------------------------------
+# RUN holds logs, records, snapshots, and small files through which this script and the ranks talk to each other. A
+# program that uses rankup finds it by RANKUP_RUN_DIR; other programs need not care.
+make_run_directory() { # JOB [TASK]
+  case $BASE in
+    */) # submitted by hand
+      BASE=$BASE$1
+      # shellcheck disable=SC2034 # for a successor, under PBS
+      RANKUP_RUN=$BASE
+      ;;
+  esac
+  unset RANKUP_TASK
+  export -n RANKUP_RUN # not for jobs that this one submits
+  export RUN=$BASE
+  [ "$#" -lt 2 ] || export RANKUP_TASK=$2 RUN=$BASE/task-$2
+  export RANKUP_RUN_DIR=$RUN
+  (umask 077 && mkdir -p "$BASE/logs" "$RUN/logs" "$RUN/records")
+  [ -e "$BASE/job.sh" ] || cp "$0" "$BASE/job.sh" # for a successor, and for later
+}
+
+# ---- One attempt ---------------------------------------------------------------------------------------------------
+say() { echo "==== rankup: $*"; }
+# Ends this job if the run is over already: a task of an array that is resumed may be done, and a successor that was
+# submitted beforehand may come too late. The exit code is then the run's, for jobs that wait for this one.
+begin_attempt() {
+  local over attempt
+  case $(cat "$RUN/outcome" 2>/dev/null) in
+    "done") over=yes ;;
+    failed | cancelled) over=${RANKUP_SUCCESSOR:-} ;;
+    *) over='' ;;
+  esac
+  if [ -n "$over" ] || [ -e "$RUN/CANCELLED" ]; then
+    say "nothing is left to do for job $JOB"
+    exit "$(cat "$RUN/exit_code" 2>/dev/null || echo 0)"
+  fi
+  rm -f "$RUN/STOP" "$RUN/outcome" "$RUN/outcome.json" "$RUN/exit_code" "$RUN/failure" "$RUN/failures" "$RUN/why"
+  log_file=$(readlink -f "/proc/$$/fd/1") # where this script writes, if that is a file
+  log_began=$(stat -Lc %s "$log_file" 2>/dev/null || echo 0)
+  attempt=$(($(wc -l 2>/dev/null <"$RUN/attempts" || echo 0) + 1))
+  echo "$attempt $JOB $(date +%s) $(hostname)" >>"$RUN/attempts"
+  say "attempt $attempt, job $JOB, $(date '+%F %T'), $(hostname) ===="
+}
+# Ends an attempt: WORD is for people and for the next attempt, CODE for jobs that wait for this one.
+code_for_scheduler='' # if it must be another one
+finish() { # WORD CODE
+  echo "$1" >"$RUN/outcome"
+  echo "$2" >"$RUN/exit_code"
+  tidy "$1"
+  say "$1, exit code $2"
+  [ "$1" = requeue ] || tell_goodput
+  exit "${code_for_scheduler:-$2}"
+}
+# What the devices did over all attempts, if the program's PYTHON has rankup: a line, and goodput.json.
+python=''
+tell_goodput() {
+  case ${python##*/} in python*) ;; *) return ;; esac
+  (cd / && timeout 60 "$python" -m rankup.core.goodput "$RUN") 2>/dev/null # modules in the job's folder are not meant
+}
+# Removes secrets: the agents' scripts, and, if no attempt follows, secrets.env, which all tasks of an array share.
+# (`rankup resume` writes it again.)
+tidy() { # WORD
+  local folder
+  rm -f "$RUN"/agent-*.sh
+  [ "$1" != requeue ] || [ -z "${requeued:-}" ] || return
+  for folder in "$BASE"/task-*/; do
+    [ ! -d "$folder" ] || grep -Eqs '^(done|failed|cancelled)$' "$folder/outcome" || return
+  done
+  rm -f "$BASE/secrets.env"
+}
+
+# Files that define `module`, which batch shells do not always know.
+module_inits() {
+  local init
+  for init in "${MODULESHOME:-/nowhere}/init/bash" "${LMOD_PKG:-/nowhere}/init/bash" /etc/profile.d/{lmod,modules,z00_lmod}.sh; do
+    [ ! -r "$init" ] || printf '%s\n' "$init"
+  done
+}
+
+# ---- Where the ranks meet ------------------------------------------------------------------------------------------
+# Sets MASTER_ADDR: the address of this host that the others reach. Packets to them leave from it, or it is that of
+# INTERFACE. (A host's own name may resolve to 127.0.1.1 on itself.) Sets MASTER_PORT, which no other job can get.
+choose_rendezvous() {
+  local peer address python port
+  MASTER_ADDR=127.0.0.1
+  if [ "${#HOSTS[@]}" -gt 1 ]; then
+    if [ -n "$INTERFACE" ]; then
+      address=$(ip -o -4 address show dev "$INTERFACE" 2>/dev/null | awk '{ sub("/.*", "", $4); print $4; exit }')
+    else
+      peer=$(getent ahostsv4 "${HOSTS[1]}" | awk '{ print $1; exit }')
+      address=$(ip -o -4 route get "$peer" 2>/dev/null | sed -n 's/.* src \([0-9.]*\).*/\1/p')
+    fi
+    MASTER_ADDR=${address:-${HOSTS[0]}}
+  fi
+  MASTER_PORT=''
+  for python in python3 python /usr/libexec/platform-python; do
+    exec {port}< <(hold_port "$python")
+    holder=$!
+    read -r -t 60 MASTER_PORT <&"$port" && break
+    exec {port}<&-
+  done
+  # Without any Python on this host: a port on which nobody listens now.
+  while [ -z "$MASTER_PORT" ] || (exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; do
+    MASTER_PORT=$((15000 + (RANDOM * 32768 + RANDOM) % 17000))
+  done
+  export MASTER_ADDR MASTER_PORT
+}
+# A process binds the port, and holds it until this script ends. A server that sets SO_REUSEADDR, as torch's does, can
+# still listen on it.
+hold_port() { # PYTHON
+  exec "$1" - "$$" 2>/dev/null <<'END_OF_PYTHON'
+"""A port that no other job on this host gets: it is bound, and held until its user has ended.
+
+Two jobs that derive a port from their ids may get the same one. So may two jobs that look for a free port at the same
+time. If a port is bound, another job cannot bind it; but a server that sets SO_REUSEADDR, like torch's store, can still
+listen on it.
+
+Job scripts contain this file's text, and run it with any Python 3 of the node: use the standard library and old syntax
+only. ``python ports.py PID`` prints the port, and holds it while PID is its parent.
+"""
+
+import os
+import random
+import socket
+import sys
+import time
+
+# Below 32768: from there on Linux assigns ports to outgoing connections.
+FIRST_PORT, LAST_PORT = 15000, 32767
+_TRIES = 100
+
+
+def hold_port() -> socket.socket:
+    """A socket with its own port on all addresses of this host. Closing it releases the port. Raises ``OSError``."""
+    tries = random.SystemRandom().sample(range(FIRST_PORT, LAST_PORT + 1), _TRIES)
+    for port in [*tries, 0]:  # 0: any free port
+        holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            holder.bind(("", port))
+        except OSError:
+            holder.close()
+            continue
+        # Set this after the bind: before it, two holders could bind the same port, because neither of them listens.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        return holder
+    raise OSError("no port is free")
+
+
+def hold_for(parent: int) -> None:
+    with hold_port() as holder:
+        print(holder.getsockname()[1], flush=True)
+        while os.getppid() == parent:
+            time.sleep(0.5)
+
+
+if __name__ == "__main__":
+    hold_for(int(sys.argv[1]))
+END_OF_PYTHON
+}
+
+# ---- The header of the log -----------------------------------------------------------------------------------------
+print_header() { # PYTHON
+  echo "nodes     ${HOSTS[*]}${QUEUE:+ (queue $QUEUE)}"
+  echo "machine   $(uname -m), $(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc) cores for this shell"
+  echo "modules   ${LOADEDMODULES:-none}"
+  command -v nvidia-smi >/dev/null && nvidia-smi --list-gpus
+  env | grep -E '^(NCCL|GLOO|FI|UCX|OMP|CUDA|MPICH)_|^MASTER_' | sort
+  echo "python    $*"
+}
+
+# ---- Whether another attempt would get further ---------------------------------------------------------------------
+# A program that could not be asked to save starts again from what it has saved by itself. If that is nothing, twice in a
+# row, then no attempt will ever get further.
+see_writes() { # just before the ranks are ended: did one of them write more to a disk than lines of output?
+  local id
+  # A line that is added to a file is a page to the disk, each time that the last one was written: 4 kB every few seconds.
+  wrote=$(for id in $(marked); do cat "/proc/$id/io"; done 2>/dev/null |
+    awk -v seconds="$SECONDS" '/^write_bytes:/ && $2 > 4194304 + 2048 * seconds { print "yes"; exit }')
+}
+# Whether any file is newer than the beginning of this attempt: where it runs, in its run directory and in PLACES. Files of
+# another user or of rankup's own do not count, nor what Python compiles. No answer in time counts as progress.
+made_progress() {
+  local place places=("$RUN") found seconds=$((STOP_BEFORE / 16 + 1))
+  [ -z "$wrote" ] || return 0
+  for place in "$PWD" "${PLACES[@]}"; do
+    [ -d "$place" ] || place=${place%/*}
+    [ ! -d "$place" ] || places+=("$place")
+  done
+  found=$(timeout "$((seconds < 10 ? seconds : 10))" find -H "${places[@]}" \
+    \( \( -path "$RUNS/*" ! -path "$RUN" ! -path "$RUN/*" \) -o -path "$RUN/logs" -o -path "$RUN/records" \
+    -o -path "$RUN/stage" -o -name .git -o -name __pycache__ \) -prune -o -type f -newer "$RUN/attempts" \
+    -uid "$(stat -c %u "$RUN/attempts")" \
+    ! \( -path "$RUN/*" ! -path "$RUN/*/*" \( -name 'agent*' -o -name 'exit_code' -o -name 'failure*' -o -name hosts \
+    -o -name jobs -o -name listening -o -name 'no_progress' -o -name 'outcome*' -o -name rank.sh -o -name requeues \
+    -o -name rsh -o -name sampler.sh -o -name stage.py -o -name STACKS -o -name '*STOP' \) \) \
+    ! -samefile "/proc/$$/fd/1" ! -samefile "/proc/$$/fd/2" -print -quit 2>/dev/null ||
+    [ "$?" -ne 124 ] || echo late)
+  [ -n "$found" ]
+}
+
+# ---- When time runs out --------------------------------------------------------------------------------------------
+# All processes of this attempt carry a mark: so `marked` finds also those that have outlived their parent.
+mark_processes() {
+  called='' terminated='' wrote=''
+  requeues=$(cat "$RUN/requeues" 2>/dev/null || echo 0)
+  RANKUP_MARK=$$.$(date +%s)/
+  export RANKUP_MARK
+}
+# STOP asks the ranks to save and end: one line, why and until when. It is renamed into place, so that nobody reads half
+# of it. Ranks look once a second and end with 0: after any other code torchrun would start them again.
+ask_to_stop() { # WHY UNTIL
+  [ -e "$RUN/STOP" ] && return
+  echo "$1 $2" >"$RUN/.STOP" && mv "$RUN/.STOP" "$RUN/STOP"
+  say "asked the ranks to save and stop ($1)"
+}
+# Processes that ignore the stop request are terminated shortly before the time limit. If no attempt may follow, they
+# work on until the scheduler ends them.
+last_call() {
+  [ -n "$called" ] && return
+  [ "$requeues" -ge "$MAX_REQUEUES" ] && [ "$ENDED_BY" = scheduler ] && return
+  called=yes
+  see_writes
+  say "the ranks have not answered: this program could not be asked to save. It is terminated now, and starts again"
+  say "from what it has saved by itself. (With rankup.should_stop() or run.steps(...) it would answer.)"
+  end_ranks
+}
+# The ids of the processes on this host that carry this attempt's mark.
+marked() {
+  (
+    mark=$RANKUP_MARK
+    unset RANKUP_MARK # the processes that search have no mark
+    grep -lz "^RANKUP_MARK=$mark" /proc/[0-9]*/environ 2>/dev/null | tr -dc '0-9\n'
+  )
+}
+
+# ---- One rank ------------------------------------------------------------------------------------------------------
+# Only the parent of a rank knows when and how it has ended.
+write_rank_script() {
+  cat >"$RUN/rank.sh" <<'END_OF_SCRIPT'
+#!/bin/sh
+# Runs one rank, and notes how it failed: when (epoch seconds), rank, host, exit code, torchrun's restarts so far. A
+# command that begins with an option is for the Python of the torchrun that started this.
+trap : TERM INT HUP USR1 USR2 # the rank gets them too; this shell waits for its end
+case $1 in
+  -*)
+    python=$(tr '\0' '\n' <"/proc/$PPID/cmdline" | head -n 1)
+    set -- "${PYTHON_EXEC:-${python:-python}}" "$@"
+    ;;
+esac
+sampler=''
+if [ "${LOCAL_RANK:-0}" = 0 ] && [ -e "$RUN/sampler.sh" ]; then # one per node
+  sh "$RUN/sampler.sh" $$ "$1" </dev/null >/dev/null 2>&1 &
+  sampler=$!
+fi
+exec 3>&2 2>/dev/null # hides what the shell itself prints about a signal
+"$@" 2>&3 3>&-
+code=$?
+[ -z "$sampler" ] || kill "$sampler"
+[ "$code" -ne 0 ] || exit 0
+trap '' TERM INT HUP USR1 USR2 # they must not end what follows; after a KILL, no line is better than half a line
+now=$(date +%s.%N) && host=$(uname -n) &&
+  echo "$now ${RANK:-0} $host $code ${TORCHELASTIC_RESTART_COUNT:-0}" >>"$RUN/failures"
+if [ "$code" -gt 128 ]; then # end by the same signal, which is what the launcher looks for
+  ulimit -c 0
+  trap - TERM INT HUP USR1 USR2
+  kill -"$((code - 128))" $$
+fi
+exit "$code"
+END_OF_SCRIPT
+}
+
+# ---- What a node's processors do -----------------------------------------------------------------------------------
+write_sampler_script() {
+  cat >"$RUN/sampler.sh" <<'END_OF_SCRIPT'
+#!/bin/sh
+# Samples this node's processors until the process PARENT ends, for `rankup top` and `rankup report`: by rankup's own
+# sampler if the program's PYTHON has rankup and psutil, else by nvidia-smi. A job requires neither.
+parent=$1 python=$2
+cd / || exit 0 # modules in the job's folder are not meant
+case ${python##*/} in python*) ;; *) python=python ;; esac
+if "$python" -c 'import rankup.monitor.sampler'; then
+  exec "$python" -m rankup.monitor "$RUN" "$parent"
+fi
+query=timestamp,index,uuid,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu
+TZ=UTC0 nvidia-smi "--query-gpu=$query" --format=csv,nounits --loop=10 \
+  >>"$RUN/records/nvidia-smi-$(uname -n).csv" & # UTC, because its times name no zone
+log=$!
+trap 'kill "$log"; exit 0' TERM INT HUP
+while kill -0 "$parent" && kill -0 "$log"; do sleep 1; done
+kill "$log"
+END_OF_SCRIPT
+}
+
+# ---- Until the ranks end -------------------------------------------------------------------------------------------
+# The ranks run in the background, since bash handles signals between commands only. USR1 comes before the time limit
+# (--signal) or before a preemption, TERM when the job is cancelled or preempted; the script also watches the clock.
+watch_ranks() {
+  local now told=''
+  trap 'ask_to_stop signal "$((END > 0 ? END : $(date +%s) + 30))"' USR1
+  trap '[ -n "$terminated" ] || are_told_too || end_ranks; terminated=yes; ask_to_stop terminated "$(($(date +%s) + 10))"' TERM
+  rm -f "$RUN"/trained-alone-*
+  while kill -0 "$workers" 2>/dev/null; do
+    sleep 1
+    now=$(date +%s)
+    [ "$SECONDS" -lt 60 ] || tell_separate_models
+    [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE))" ] || ask_to_stop time-limit "$((END - STOP_BEFORE / 4))"
+    [ "$END" -eq 0 ] || [ "$now" -lt "$((END - STOP_BEFORE / 4))" ] || last_call
+    [ -z "$called" ] || [ "$now" -lt "$((END - STOP_BEFORE / 8))" ] || kill -KILL "$workers" 2>/dev/null
+  done
+  wait "$workers"
+  code=$?
+  tell_separate_models
+  # A torchrun that was killed leaves its ranks, which would train on beside the next attempt's.
+  # shellcheck disable=SC2046
+  kill -KILL $(marked) 2>/dev/null
+}
+tell_separate_models() { # once
+  local alone=("$RUN"/trained-alone-*)
+  if [ -n "$told" ] || [ "${#alone[@]}" -lt 2 ]; then return; fi
+  told=yes
+  say "${#alone[@]} processes each train their own model: they are in no process group. For one model: rankup.init() and"
+  say "run.prepare(), or init_process_group() and DistributedDataParallel"
+}
+
+# ---- Was a node dead at the launch, or lost from a job that has spare ones? ----------------------------------------
+# SLURM requeues a job that loses a node, if it has no spare one. It has not noticed yet if srun can start nothing there.
+find_lost_nodes() {
+  local host failed='Task launch for .* failed on node'
+  [ -z "${USED:-}" ] || failed+='|Node failure on'
+  lost=''
+  if [ "$code" -eq 0 ] || [ -n "$called$terminated" ] || [ -e "$RUN/CANCELLED" ]; then return; fi
+  lost=$(tail -c "+$((log_began + 1))" "$log_file" |
+    sed -nE "s/^srun: error: ($failed) ([^ :]+).*/\2/p" |
+    while read -r host; do scontrol show hostnames "$host"; done | sort -u | paste -sd' ')
+  [ -n "$lost" ] || return
+  say "srun has lost a node of this job, or could start nothing there: $lost"
+  # shellcheck disable=SC2086 # one or more
+  [ -z "${BAD_NODES:-}" ] || note_bad_nodes "lost, or nothing could be started there" $lost
+}
+
+# ---- Which rank failed first ---------------------------------------------------------------------------------------
+# A launcher ends with the code of any rank, often of one that it has ended itself because of another. Each rank that
+# fails leaves a line in RUN/failures (see write_rank_script). The cause is, among the last start of the ranks, the
+# earliest that was not told to end, and did not just lose its connection to another one.
+CONSEQUENCE='connection (was )?(closed|reset)|broken pipe|remote process exited|peer (closed|is gone)|DistNetworkError'
+CONSEQUENCE+='|DistStoreError|socket timeout|NCCL communicator was aborted'
+first_failure() { # sets code, and leaves RUN/failure: when, rank, host, exit code; then the exception
+  local time rank host status words first='' how
+  while read -r time rank host status _; do
+    [ "$status" -ne 143 ] || continue # it was told to end
+    words=$(last_words "$rank")
+    [ -n "$first" ] || first="$time $rank $host $status"$'\n'"$words" # should all of them have lost a connection
+    if grep -Eqi "$CONSEQUENCE" <<<"$words"; then continue; fi
+    first="$time $rank $host $status"$'\n'"$words"
+    break
+  done < <(sort -k5,5nr -k1,1n "$RUN/failures" 2>/dev/null | awk 'NF != 5 { next } !seen++ { round = $5 } $5 == round')
+  [ -n "$first" ] || return
+  echo "$first" >"$RUN/failure"
+  { read -r time rank host code && read -r words; } <"$RUN/failure"
+  how="exit code $code"
+  [ "$code" -le 128 ] || how="killed by SIG$(kill -l "$((code - 128))")"
+  [ "$code" -ne 137 ] || how+=" (often: out of memory)"
+  say "rank $rank on $host failed first, at $(date -d "@${time%.*}" '+%F %T'): $how${words:+: $words}"
+}
+# The exception that the last traceback of a rank names, in this attempt's part of the log.
+last_words() { # RANK
+  [ -f "$log_file" ] || return
+  tail -c "+$((log_began + 1))" "$log_file" | tail -c 20000000 | awk -v rank="$1" '
+    !sub("^(\\[rank " rank "\\]| *" rank ":) ?", "") { next }
+    { sub(/^\[rank[0-9]+\]: ?/, "") }
+    /Traceback \(most recent call last\)/ { inside = 1; next }
+    inside && /^[^ \t]/ { words = $0; inside = 0 }
+    END { print words }'
+}
+
+# ---- How it ended --------------------------------------------------------------------------------------------------
+# Rank 0 of a program that uses rankup has left a word: `requeue` means saved, and to be continued.
+end_attempt() { # PYTHON
+  local outcome without=0 why
+  python=$1
+  [ -z "${holder:-}" ] || kill "$holder" 2>/dev/null # the port is free again
+  outcome=$(cat "$RUN/outcome" 2>/dev/null)
+  [ -e "$RUN/CANCELLED" ] && finish cancelled 143
+  case $code,$outcome,$called$terminated in
+    0,failed,*) finish failed 1 ;;
+    0,requeue,*) ;;
+    # Many programs that are told to end save and end with 0: then only rank 0's word says that all is done.
+    0,"done",* | 0,*,) finish "done" 0 ;;
+    *)
+      if [ -n "${lost:-}" ] && [ -z "$terminated" ]; then
+        : # it is requeued below, and resumes from what it has saved by itself
+      elif [ -z "$called" ]; then
+        [ -n "$terminated" ] || { first_failure; finish failed "$code"; }
+        # Cancelled, preempted, or a node has failed: only the scheduler knows which, and whether it starts the job again.
+        echo 143 >"$RUN/exit_code"
+        rm -f "$RUN"/agent-*.sh
+        say "ended by the scheduler"
+        exit 143
+      fi
+      ;;
+  esac
+  if [ -n "$called" ] && ! made_progress; then
+    without=$(($(cat "$RUN/no_progress" 2>/dev/null || echo 0) + 1))
+    echo "$without" >"$RUN/no_progress"
+    say "this attempt has left no new file from which another one could go on"
+  else
+    rm -f "$RUN/no_progress"
+  fi
+  if [ -n "$terminated" ] || grep -qs '^user ' "$RUN/STOP"; then
+    say "saved; \`rankup resume\` continues from there"
+  elif [ "$requeues" -ge "$MAX_REQUEUES" ]; then
+    say "it was requeued $requeues times, and no more than that is allowed: \`rankup resume\` continues it"
+  elif [ "$without" -ge 2 ]; then
+    why="two attempts in a row have met the time limit and saved nothing: the next one would begin from nothing again"
+    echo "$why" >"$RUN/why"
+    say "$why"
+    say "It needs a longer --time, or to save: by itself, by run.steps(...), or when rankup.should_stop() says so."
+    finish failed 75
+  else
+    echo $((requeues + 1)) >"$RUN/requeues"
+    echo 75 >"$RUN/exit_code"
+    echo requeue >"$RUN/outcome"
+    requeued=yes
+    say "requeue $((requeues + 1)) of $MAX_REQUEUES"
+    requeue || say "the scheduler refused to requeue: \`rankup resume\` continues it"
+  fi
+  finish requeue 75
+}
+
+# How this script tells the ranks to end. After a TERM srun KILLs its tasks. SLURM can tell the tasks without this
+# shell; and when SLURM tells this shell to end, it tells them as well.
+end_ranks() { scancel --signal=TERM "$SLURM_JOB_ID" || kill -TERM "$workers"; }
+# shellcheck disable=SC2317,SC2329 # a trap calls it
+are_told_too() { true; }
+
+main "$@"
