@@ -59,6 +59,22 @@ def test_a_virtual_environments_own_python_is_what_counts(tmp_path, version, fou
     assert len(old_python(tmp_path, "import rankup", venv="env")) == found
 
 
+@pytest.mark.parametrize(
+    ("text", "gpus", "found"),
+    [("import rankup", 12, True), ("import rankup", 0, False), ("import torch", 12, False)],
+)
+@pytest.mark.parametrize("site", ["aurora", "lab", "lumi"])
+def test_a_script_that_imports_rankup_does_not_go_to_gpus_that_its_library_does_not_know(
+    tmp_path, text, gpus, found, site
+):
+    (tmp_path / "train.py").write_text(text)
+    (tmp_path / "lab.toml").write_text('scheduler = "slurm"\n[node]\ndevice = "npu"\n')
+    environ = {"RANKUP_SITES": str(tmp_path)}
+    given = {"account": "a", "queue": "debug", "gpus_per_node": 8 if gpus and site == "lumi" else gpus}
+    said = {one.code: one.severity for one in advise(ask(tmp_path, site=site, environ=environ, **given))}
+    assert (said.get("device-without-rankup") is Severity.ERROR) == (found and site != "lumi")
+
+
 @pytest.mark.parametrize("other", [{"conda": "new"}, {"container": "/images/new.sif"}])
 def test_another_environment_may_bring_another_python(tmp_path, other):
     assert old_python(tmp_path, "import rankup", **other) == []
