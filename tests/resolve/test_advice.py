@@ -210,6 +210,9 @@ def test_paths_that_each_node_has_for_itself_are_found(tmp_path):
     local = {"folder": Path("/tmp/x"), "runs_root": Path("/dev/shm/runs")}
     places = [f.place for f in advise(_with(resolved, **local)) if f.code == "node-local-path"]
     assert places == ["/tmp/x", "/dev/shm/runs"]
+    local["runs_root"] = Path("/tmp/x/runs")
+    places = [f.place for f in advise(_with(resolved, **local)) if f.code == "node-local-path"]
+    assert places == ["/tmp/x"]  # one cause, one warning
     assert "node-local-path" not in codes(tmp_path)
     here = ask(tmp_path, site="local")
     assert "node-local-path" not in [f.code for f in advise(_with(here, **local))]

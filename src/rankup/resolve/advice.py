@@ -99,7 +99,11 @@ def _other_architecture(job: Resolved) -> Iterator[Finding]:
 def _node_local(job: Resolved) -> Iterator[Finding]:
     if job.site.scheduler == "local":
         return
-    for what, path in (("the job's directory", job.spec.folder), ("--runs-root", job.spec.runs_root)):
+    folder, runs = job.spec.folder, job.spec.runs_root
+    places = {"the job's directory": folder}
+    if not runs.is_relative_to(folder):  # what is said of the folder holds for all in it
+        places["--runs-root"] = runs
+    for what, path in places.items():
         if any(path.is_relative_to(place) for place in _NODE_LOCAL):
             yield finding("node-local-path", job, place=str(path), what=what)
 
