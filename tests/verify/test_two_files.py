@@ -24,6 +24,7 @@ LONG = "x" * 2_000_000
         (b"\0\1\2", b"\0\1\3", "byte 2 is the first that differs"),
         (b"\xff" * 9, b"\xff" * 8, "byte 8 is the first that differs; it has 8 bytes after a resume, "
          "and 9 without one"),
+        ("a\n", "a", "byte 1 is the first that differs; it has 1 bytes after a resume, and 2 without one"),
         ("a", "a", ""),
     ],
 )  # fmt: skip

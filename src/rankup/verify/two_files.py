@@ -85,7 +85,7 @@ def first_difference(mine: Path, theirs: Path, *, of_bytes: bool = True) -> str:
         return ""
     at, number = found
     lines = _around(mine, at), _around(theirs, at)
-    if lines[0] is not None and lines[1] is not None:
+    if None not in lines and lines[0] != lines[1]:  # not in the end of the line alone
         return f"line {number:,} is {lines[1]} after a resume, and {lines[0]} without one"
     if not of_bytes:
         return ""
