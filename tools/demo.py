@@ -63,7 +63,8 @@ def killed_and_resumed() -> str:
         str(root),
     ]
     process = subprocess.Popen(show(command), start_new_session=True)
-    while not list(root.glob("killed/*/snapshots/step-*")) and process.poll() is None:
+    # ``latest`` is there once a snapshot is whole; ``step-5.tmp`` is one that is being written.
+    while not list(root.glob("killed/*/snapshots/latest")) and process.poll() is None:
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()

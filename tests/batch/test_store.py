@@ -48,6 +48,18 @@ def test_what_a_target_means(runs, target, found):
     assert find(target, runs).run.path.name == found
 
 
+def test_the_folder_of_a_name_means_its_latest_run(runs, monkeypatch):
+    """Where a shell's completion of ``runs/`` stops first."""
+    monkeypatch.chdir(runs.parent)
+    assert [find(target, Path("runs")).run.path.name for target in ("runs/a", "runs/a/", "runs/b")] == [
+        "3",
+        "3",
+        "2",
+    ]
+    with pytest.raises(RankupError, match="no run with the name or id 'runs'"):
+        find("runs", Path("runs"))
+
+
 def test_a_directory_needs_no_root(runs, monkeypatch):
     monkeypatch.chdir(runs / "a" / "1")
     run = find(".", Path("elsewhere"))

@@ -190,6 +190,18 @@ def test_all_formats_carry_the_same_findings_also_those_that_are_not_a_rules(fol
     } <= {*results}
 
 
+@pytest.mark.parametrize(
+    ("name", "severity", "code"),
+    [("job.sh", "error", 1), ("job.toml", "error", 1), ("train.py", "warning", 0), ("page.md", "error", 1)],
+)
+@pytest.mark.parametrize("text", ["", "\n \n"])
+def test_an_empty_file_is_said_to_be_empty_and_not_to_be_right(folder, capsys, name, severity, code, text):
+    (folder / name).write_text(text)
+    ended, out, _ = check(capsys, name)
+    assert ended == code and "nothing found" not in out
+    assert out.startswith(f"{severity}: this file is empty [nothing-to-check]\n  where: {name}\n")
+
+
 def test_a_page_is_checked_at_its_own_lines(folder, capsys):
     (folder / "tutorial.md").write_text(PAGE)
     code, out, _ = check(capsys, "tutorial.md")

@@ -91,6 +91,8 @@ def test_status_shows_the_last_ten_that_have_ended(slurm, submitted, capfd, tmp_
         ends(submitted("mine"), "done", 0)
     assert len(json.loads(run(capfd, "status", "--json")[1])) == 10
     assert len(json.loads(run(capfd, "status", "--json", "--all")[1])) == 12
+    assert run(capfd, "status")[1].splitlines()[-1] == "… and 2 older runs: rankup status --all"
+    assert "older" not in run(capfd, "status", "--all")[1]
 
 
 @pytest.mark.parametrize("how", ["down", "frozen"])

@@ -110,15 +110,28 @@ def test_ls_and_verify_work_where_there_is_no_torch(run):
 
 def test_diff_names_what_differs_and_by_how_much(run, capsys):
     first, second = run / "snapshots" / "step-1", run / "snapshots" / "step-2"
-    assert call(capsys, "diff", first, first)[:2] == (0, "no differences\n")
+    assert call(capsys, "diff", first, first)[:2] == (0, f"step 1: {first}\n" * 2 + "no differences\n")
     code, out, _ = call(capsys, "diff", first, run)
-    lines = out.splitlines()
+    one, other, *lines = out.splitlines()
     assert code == 1
-    assert lines[0] == "5 differ, the first is model/bias; the largest difference is 1"
-    assert lines[1] == "  model/bias: 0.5"
+    assert (one, other) == (f"step 1: {first}", f"step 2: {second}")
+    assert lines[0] == "5 differ, the first is model/weight; the largest difference is 1"
+    assert lines[2] == "  model/bias: 0.5"
     assert lines[-1] == "  optimizer/param_groups/0/lr: 0.1 | 0.2"
     rows = json.loads(call(capsys, "diff", first, second, "--json")[1])
     assert {row["name"]: row["largest"] for row in rows}["model/weight"] == 1.0
+
+
+def test_diff_says_once_what_is_the_same_of_many_parameters(tmp_path, capsys):
+    sides = tmp_path / "one", tmp_path / "two"
+    for step, folder in enumerate(sides, start=1):
+        groups = {name: {"lr": 0.5 * step, "decay": 0.5 * step} for name in "abc"}
+        with Saver(folder, ALONE) as saver:
+            saver.save(step, SnapshotState({"groups": groups}))
+    *_, first, one, other = call(capsys, "diff", *sides)[1].splitlines()
+    assert first == "6 differ, the first is groups/a/decay"
+    assert (one, other) == ("  groups/a/decay and 2 more: 0.5 | 1.0", "  groups/a/lr and 2 more: 0.5 | 1.0")
+    assert len(json.loads(call(capsys, "diff", *sides, "--json")[1])) == 6
 
 
 def test_diff_compares_what_the_script_has_registered(tmp_path, capsys):
@@ -133,7 +146,7 @@ def test_diff_compares_what_the_script_has_registered(tmp_path, capsys):
     assert call(capsys, "diff", tmp_path / "slow", tmp_path / "slow")[0] == 0
     code, out, _ = call(capsys, "diff", tmp_path / "slow", tmp_path / "fast")
     assert code == 1
-    assert out.splitlines()[1:] == [
+    assert out.splitlines()[3:] == [
         "  registered/ema/weight: 0.25",
         "  registered/best/value: 0.5 | 0.25",
     ]
@@ -213,6 +226,16 @@ def test_an_export_of_another_name_is_read_by_torch(run, capsys, tmp_path):
     exported, expected = torch.load(tmp_path / "model.pt"), tensors(2)["model"]
     assert exported.keys() == expected.keys()
     assert all(torch.equal(exported[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("name", ["x.pt", "x.safetensors"])
+def test_an_export_has_the_order_of_the_models_own_state_dict(tmp_path, capsys, name: str):
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.LayerNorm(2), torch.nn.Linear(2, 2))
+    with Saver(tmp_path, ALONE) as saver:
+        saver.save(1, SnapshotState({"0": {"model": dict(model.state_dict())}}))
+    call(capsys, "export", tmp_path, tmp_path / name)
+    read = torch.load if name.endswith(".pt") else read_safetensors
+    assert list(read(tmp_path / name)) == list(model.state_dict()) != sorted(model.state_dict())
 
 
 def test_export_says_what_parts_there_are(run, capsys, tmp_path):

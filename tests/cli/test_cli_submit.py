@@ -64,7 +64,7 @@ def test_what_is_surely_wrong_stops_before_the_queue_unless_forced(slurm, capfd,
     assert code == 1
     assert "[missing-venv]" in err
     assert err.splitlines()[-1] == (
-        "rankup: 1 error, 2 warnings: not submitted; --ignore missing-venv leaves this out, --force submits in spite "
+        "rankup: 1 error, 1 warning: not submitted; --ignore missing-venv leaves this out, --force submits in spite "
         "of all errors"
     )
     assert not slurm.calls("sbatch") and not list((tmp_path / "work").glob("runs/*"))

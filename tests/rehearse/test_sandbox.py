@@ -64,6 +64,16 @@ def test_a_script_that_writes_and_removes_changes_nothing(tmp_path: Path, overla
         )
 
 
+def test_what_pythons_import_writes_is_no_change_of_the_script(tmp_path: Path):
+    folder = tmp_path / "project"
+    (folder / "package").mkdir(parents=True)
+    (folder / "package" / "__init__.py").touch()
+    body = "python -c 'import package'; mkdir -p new/__pycache__; touch new/__pycache__/a.pyc made; python train.py"
+    report = rehearsed(folder, body, ("--nodes=1",))
+    if report.rehearsal.overlaid:
+        assert report.rehearsal.changed == [f"{folder}/made"]
+
+
 def test_a_script_that_hangs_ends_at_the_time_limit(tmp_path: Path, leftovers: Callable[[], list[str]]):
     report = rehearsed(tmp_path, "echo waiting; sleep infinity", ("--nodes=1",), seconds=2)
     assert report.rehearsal.ended_by == "timeout"

@@ -59,6 +59,22 @@ def test_a_virtual_environments_own_python_is_what_counts(tmp_path, version, fou
     assert len(old_python(tmp_path, "import rankup", venv="env")) == found
 
 
+@pytest.mark.parametrize(
+    ("text", "gpus", "found"),
+    [("import rankup", 12, True), ("import rankup", 0, False), ("import torch", 12, False)],
+)
+@pytest.mark.parametrize("site", ["aurora", "lab", "lumi"])
+def test_a_script_that_imports_rankup_does_not_go_to_gpus_that_its_library_does_not_know(
+    tmp_path, text, gpus, found, site
+):
+    (tmp_path / "train.py").write_text(text)
+    (tmp_path / "lab.toml").write_text('scheduler = "slurm"\n[node]\ndevice = "npu"\n')
+    environ = {"RANKUP_SITES": str(tmp_path)}
+    given = {"account": "a", "queue": "debug", "gpus_per_node": 8 if gpus and site == "lumi" else gpus}
+    said = {one.code: one.severity for one in advise(ask(tmp_path, site=site, environ=environ, **given))}
+    assert (said.get("device-without-rankup") is Severity.ERROR) == (found and site != "lumi")
+
+
 @pytest.mark.parametrize("other", [{"conda": "new"}, {"container": "/images/new.sif"}])
 def test_another_environment_may_bring_another_python(tmp_path, other):
     assert old_python(tmp_path, "import rankup", **other) == []
@@ -194,6 +210,9 @@ def test_paths_that_each_node_has_for_itself_are_found(tmp_path):
     local = {"folder": Path("/tmp/x"), "runs_root": Path("/dev/shm/runs")}
     places = [f.place for f in advise(_with(resolved, **local)) if f.code == "node-local-path"]
     assert places == ["/tmp/x", "/dev/shm/runs"]
+    local["runs_root"] = Path("/tmp/x/runs")
+    places = [f.place for f in advise(_with(resolved, **local)) if f.code == "node-local-path"]
+    assert places == ["/tmp/x"]  # one cause, one warning
     assert "node-local-path" not in codes(tmp_path)
     here = ask(tmp_path, site="local")
     assert "node-local-path" not in [f.code for f in advise(_with(here, **local))]

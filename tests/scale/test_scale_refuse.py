@@ -267,6 +267,10 @@ def test_a_machine_without_room_for_the_study_has_no_ratio(load, processes, busy
     made = report(study(*cells, load_before=load))
     assert codes(made.findings) == (["busy-machine"] if busy else [])
     assert bool(made.ratios) is not busy
+    # Nothing has failed: there is a table, and a sentence why it has no ratio.
+    assert "error:" not in made.text and one().runs[0].device_type == "cpu"
+    told = f"not comparable: others used {load} of 8 CPUs before the first run [busy-machine]"
+    assert (told in made.text) is busy
 
 
 def test_gpus_suffer_less_from_a_busy_machine():

@@ -49,6 +49,20 @@ def test_what_follows_the_first_screen_knows_nothing_of_the_job(
     assert screens[0][0].count("\n") < 70
 
 
+@pytest.mark.parametrize("tables", [("defaults",), ("when", "gpu")])
+def test_a_comment_says_whether_lines_are_the_jobs_or_the_profiles(tmp_path: Path, tables: tuple[str, ...]):
+    lines: dict[str, Any] = {"pre_modules": ["module use /a"], "pre": ["ulimit -c 0"]}
+    for table in reversed(tables):
+        lines = {table: lines}
+    profile = find_site("slurm", {}, tmp_path).model_copy(update={"name": "mycluster", **lines})
+    spec = {"name": "job", "folder": tmp_path, "command": ("train.py",), "pre_modules": ("module use /a",)}
+    text = render(JobSpec.model_validate({**spec, "pre": ("ulimit -c 1",)}), profile, None)
+    assert "  # From the profile mycluster, before the modules:\nmodule use /a\n" in text
+    assert "  # Yours:\nulimit -c 1\n" in text
+    text = render(JobSpec.model_validate({**spec, "pre": ("ulimit -c 0",)}), profile, None)
+    assert "  # From the profile mycluster:\nulimit -c 0\n" in text and "Yours" not in text
+
+
 @pytest.mark.parametrize(("site", "launcher", "shape"), SHAPES)
 def test_nothing_is_executed_before_the_last_line(
     tmp_path: Path, site: str, launcher: str, shape: dict[str, Any]

@@ -10,6 +10,7 @@ from rankup.findings.finding import Finding
 from rankup.verify.diagnosis import of_end, of_failure, of_files, of_reference, of_resume, of_untracked
 from rankup.verify.first_difference import first_difference
 from rankup.verify.trace_reader import AttemptTrace, Record
+from rankup.verify.two_files import TwoFiles
 
 
 def of_repeat(*steps: Record) -> Finding:
@@ -223,6 +224,11 @@ def test_other_files_are_named_with_the_variables_that_start_again():
     assert (found.code, found.place) == ("other-files", "/work/best.pt")
     assert found.message == "the script writes another best.pt when it is killed and resumed"
     assert "plain variables that start again after a resume: best" in found.why
+    two = [TwoFiles(("runs/uninterrupted/best.pt", "runs/resumed/best.pt"), "line 1 is '2' after a resume")]
+    shown = of_files(["/work/best.pt"], reference, resumed, None, two)
+    assert "; best.pt: line 1 is '2' after a resume" in shown.why
+    assert shown.fix.endswith(". Both are kept: runs/uninterrupted/best.pt and runs/resumed/best.pt")
+    assert "kept" not in found.fix
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ import torch
 
 from rankup.runtime.tracing.written_files import contents, written
 from rankup.verify.files import PART, Digests, ScriptFiles, clocklike, other_aside, other_files
+from rankup.verify.two_files import RESUMED, UNINTERRUPTED
 
 # A script whose files are watched, as `rankup.init` does it.
 WATCH = """\
@@ -86,6 +87,32 @@ def test_each_training_finds_what_the_first_one_found(tmp_path: Path):
         run_script(tmp_path, count + count)  # as a killed training that goes on
         assert other_files(*digests, files.after_training()) == list(digests[0])
     assert files_of(tmp_path) == {}
+
+
+@pytest.mark.parametrize("resumed", ["1\n1\n", "1\n2\n", None])
+def test_both_copies_of_a_file_that_differs_stay_in_the_proofs_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resumed: str | None
+):
+    monkeypatch.chdir(tmp_path)
+    with ScriptFiles(tmp_path / "runs", sys.executable) as files:
+        digests = []
+        for copies, text in ((UNINTERRUPTED, "1\n1\n"), ("", "1\n1\n"), (RESUMED, resumed)):
+            run_script(
+                tmp_path, f"Path('best').write_text('x')\nPath('log').write_text({text!r})\n" if text else ""
+            )
+            digests.append(files.after_training(copies))
+        different = resumed != "1\n1\n"
+        if different:
+            first, *_ = files.two_of(*digests)[-1:]
+            said = (
+                "line 2 is '2' after a resume, and '1' without one"
+                if resumed
+                else "it is not there after a resume"
+            )
+            assert first.where == said
+    kept = sorted(str(path.relative_to(tmp_path / "runs")) for path in tmp_path.rglob("written/*/log"))
+    both = ["written/resumed/log", "written/uninterrupted/log"]
+    assert kept == (both[0 if resumed else 1 :] if different else [])
 
 
 def test_a_script_that_writes_nothing_costs_no_process(tmp_path: Path):

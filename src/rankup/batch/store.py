@@ -132,7 +132,8 @@ def all_runs(runs_root: Path) -> list[SubmittedRun]:
 
 
 def find(target: str, runs_root: Path) -> SubmittedRun:
-    """The run with this directory, id, job id or name (then its latest run); "" or "last": the latest of all.
+    """The run with this directory, id, job id or name, or in the folder of a name (then its latest run); "" or "last":
+    the latest of all.
 
     The id of a task (``4711_3``, ``12[3].server``) means that task alone.
     """
@@ -151,6 +152,7 @@ def find(target: str, runs_root: Path) -> SubmittedRun:
         [run for run in runs if run.run.path.name == target],
         [named for run in runs if (named := _with_job(run, target))],
         [run for run in runs if run.spec.name == target][-1:],
+        [run for run in runs if target and run.run.path.parent == Path(target).absolute()][-1:],
         runs[-1:] if target in ("", "last") else [],
     )
     found: list[SubmittedRun] = next((m for m in meanings if m), [])

@@ -30,6 +30,7 @@ _TRAINING = re.compile(
 
 #: What a file was taken for that nothing judges.
 LEFT_OUT = "left out"
+EMPTY = "it is empty"
 _OLD = re.compile(r"(\.(old|orig|bak|save|rej|swp)|~)$")
 _FENCE = re.compile(r"^[ \t]*```", re.M)
 _LOGGED = re.compile(
@@ -89,6 +90,8 @@ def _excluded(path: Path, exclude: Iterable[str]) -> bool:
 def _add(inputs: Inputs, path: Path, read: Read, *, named: bool) -> None:
     document = read(path) if named or _worth_reading(path) else None
     kind, why = kind_of(document) if document else ("", "it is not text")
+    if document and not document.text.strip():
+        kind, why = "", EMPTY
     if kind and not named and _OLD.search(path.name.lower()):
         kind, why = "", "its name is that of a copy"
     inputs.kinds[str(path)] = (kind or LEFT_OUT, why)

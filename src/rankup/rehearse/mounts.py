@@ -186,14 +186,15 @@ class Mounts:
             set_read_only(self.libc, self.root / "sys", must=True)
 
     def changed(self) -> list[str]:
-        """What the command wrote, as paths of this machine; the rehearsal's own files are left out."""
+        """What the command wrote, as paths of this machine, without the rehearsal's own files and without what Python's
+        import writes."""
         found = []
         for upper, lower in self.uppers:
             if not lower:
                 continue
             for folder, folders, files in os.walk(upper):
                 inside = Path(lower, Path(folder).relative_to(upper))
-                if str(inside).startswith(str(self.scratch)):
+                if str(inside).startswith(str(self.scratch)) or inside.name == "__pycache__":
                     folders.clear()
                     continue
                 found += [str(inside / name) for name in files]

@@ -15,6 +15,7 @@ from rankup.resolve.resolved import Resolved
 from rankup.spec.validation import launch_options
 
 _OLDEST_PYTHON = (3, 10)
+_DEVICE = "cuda"  # what torch calls the GPUs that rankup's library knows
 _USUAL_CORES = 8  # for each GPU, where a profile does not say how many cores a node has
 _NODE_LOCAL = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 
@@ -33,6 +34,13 @@ def _old_python(job: Resolved) -> Iterator[Finding]:
     numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
     if numbers and numbers < _OLDEST_PYTHON:
         yield finding("python-too-old", job, place=spec.venv, version=version)
+
+
+def _unknown_device(job: Resolved) -> Iterator[Finding]:
+    """GPUs that rankup's library does not see: it would train on the CPUs."""
+    spec, node = job.spec, job.site.node
+    if spec.gpus_per_node and node.device != _DEVICE and imports_rankup(spec.command, spec.folder):
+        yield finding("device-without-rankup", job)
 
 
 def _container_without_rankup(job: Resolved) -> Iterator[Finding]:
@@ -91,7 +99,11 @@ def _other_architecture(job: Resolved) -> Iterator[Finding]:
 def _node_local(job: Resolved) -> Iterator[Finding]:
     if job.site.scheduler == "local":
         return
-    for what, path in (("the job's directory", job.spec.folder), ("--runs-root", job.spec.runs_root)):
+    folder, runs = job.spec.folder, job.spec.runs_root
+    places = {"the job's directory": folder}
+    if not runs.is_relative_to(folder):  # what is said of the folder holds for all in it
+        places["--runs-root"] = runs
+    for what, path in places.items():
         if any(path.is_relative_to(place) for place in _NODE_LOCAL):
             yield finding("node-local-path", job, place=str(path), what=what)
 
@@ -151,6 +163,7 @@ def _no_time(job: Resolved) -> Iterator[Finding]:
 # Each source is called what its findings are called: `--ignore CODE` takes these names.
 ADVICE: Mapping[str, Source[Resolved]] = {
     "python-too-old": _old_python,
+    "device-without-rankup": _unknown_device,
     "container-without-rankup": _container_without_rankup,
     "environment-without-rankup": _environment_without_rankup,
     "missing-venv": _missing_venv,

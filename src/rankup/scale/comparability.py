@@ -30,8 +30,12 @@ def judge(study: StudyResults, found: Sequence[Family]) -> list[Finding]:
     """What is wrong with comparing the configurations of ``study`` in families, most severe first."""
     findings = [finding for family in found for finding in collect(COMPARABILITY, family)]
     findings += _baseline_missing(study, without_baseline(study, found))
-    findings += [Finding.from_dict(dict(one.failure)) for one in study.configurations if one.failure]
-    return in_order(findings)
+    return in_order([*findings, *failures(study)])
+
+
+def failures(study: StudyResults) -> list[Finding]:
+    """Of the runs themselves."""
+    return [Finding.from_dict(dict(one.failure)) for one in study.configurations if one.failure]
 
 
 def refused(family: Family, one: Configuration) -> bool:

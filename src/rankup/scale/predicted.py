@@ -24,11 +24,12 @@ class Predictions:
     ) -> None:
         self._journal, self._collect, self._say = journal, collect, say
         self._made: dict[Trial, Prediction] = {}
-        self._refused: dict[Trial, str] = {}
-        self._told: set[str] = set()
 
     def before(self, trial: Trial) -> None:
-        """Predict the first measured run of a configuration, if smaller ones have been measured."""
+        """Predict the first measured run of a configuration, if smaller ones have been measured.
+
+        Nobody has asked for it, so a refusal is not said: `rankup predict` says why, to whom asks.
+        """
         if trial.repeat != 1 or trial in self._made:
             return
         series = self._series(trial)
@@ -36,8 +37,7 @@ class Predictions:
             return
         try:
             made = predict_next(from_results(series), _size(trial), series.scaling)
-        except RankupError as error:
-            self._refused[trial] = error.message
+        except RankupError:
             return
         samples = _samples(series)
         self._made[trial] = made
@@ -45,14 +45,9 @@ class Predictions:
         self._journal.note("predicted", point=trial.asked, samples=samples, **made.as_dict())
 
     def after(self, trial: Trial, measured: Measured | None) -> None:
-        """Score the prediction; a refusal is printed once."""
-        made, refused = self._made.pop(trial, None), self._refused.pop(trial, "")
-        if measured is None:
-            return
-        if made is None:
-            if refused and refused not in self._told:
-                self._told.add(refused)
-                self._say(f"  not predicted: {refused}")
+        """Score the prediction, if there is one."""
+        made = self._made.pop(trial, None)
+        if made is None or measured is None:
             return
         found = score(made, _counted(measured, self._journal.plan.scaling).rate)
         within = "within" if found.within else "outside of"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,8 @@ from rankup.core.files import make_folder, write_atomic
 from rankup.errors import RankupError
 from rankup.findings.engine import fails
 from rankup.findings.finding import Finding, in_order
-from rankup.findings.text import TABLE_WIDTH, text_lines
-from rankup.scale.comparability import judge, refused
+from rankup.findings.text import TABLE_WIDTH, finding_lines
+from rankup.scale.comparability import failures, judge, refused
 from rankup.scale.families import Family, families
 from rankup.scale.parts import largest_loss, limits, parts_table
 from rankup.scale.results import StudyResults, write_results
@@ -64,10 +65,20 @@ def report(study: StudyResults, baseline: str = "", *, allow_unfair: bool = Fals
     if table:
         blocks.append("\n".join(f"  {note}" for note in notes(study, table, ratios)))
     if findings:
-        blocks.append("\n".join(text_lines(findings, TABLE_WIDTH)))
+        blocks.append("\n".join(_said(findings, failures(study))))
     if fails(findings) and not ratios:
         blocks.append("not comparable: no speed-up and no efficiency")
     return StudyReport(study, table, ratios, findings, "\n\n".join(blocks) + "\n")
+
+
+def _said(findings: Sequence[Finding], failed: Sequence[Finding]) -> list[str]:
+    """A run that failed is an error. What forbids a ratio is none: the table has all that was measured."""
+    lines = []
+    for finding in findings:
+        forbids = fails([finding]) and finding not in failed
+        head, *rest = finding_lines(finding, TABLE_WIDTH)
+        lines += [f"{'not comparable' if forbids else finding.severity.value}: {head}", *rest]
+    return lines
 
 
 def _ratios(family: Family, allow_unfair: bool) -> list[Ratio]:

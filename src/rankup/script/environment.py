@@ -1,6 +1,6 @@
 """The part of a job's script that sets up its environment: folder, modules, venv, conda or pixi, variables, secrets.
 
-The user's own lines stay as they are given, without indentation: they may hold a here-document.
+The lines of a job or of its site's profile stay as they are given, without indentation: they may hold a here-document.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def environment(spec: JobSpec, site: Site) -> list[str]:
     ours = [
         f"cd {path_code(str(spec.folder))} || finish failed 1",
         *(_MODULE_COMMAND if spec.module_purge or loaded_modules(spec, site) else []),
-        *(["# Yours, before the modules:", *map(_Own, spec.pre_modules)] if spec.pre_modules else []),
+        *_own(spec, site, "pre_modules", ", before the modules"),
         *_modules(spec, site),
         *(["stage_in # RANKUP_STAGE"] if spec.uses_local_disk else []),
         *_venv(spec),
@@ -30,7 +30,7 @@ def environment(spec: JobSpec, site: Site) -> list[str]:
         *_exports(spec, site),
         *_threads(spec, site),
         *_secrets(spec),
-        *(["# Yours:", *map(_Own, spec.pre)] if spec.pre else []),
+        *_own(spec, site, "pre", ""),
     ]
     return [line if isinstance(line, _Own) else f"  {line}" for line in ours]
 
@@ -42,9 +42,17 @@ _MODULE_COMMAND = (
 
 
 class _Own(str):
-    """A line of the user's."""
+    """A line of the user's, or of the site's profile."""
 
     __slots__ = ()
+
+
+def _own(spec: JobSpec, site: Site, key: str, when: str) -> list[str]:
+    """The lines of ``key``, and above them whose they are: a job has its own ones in place of the profile's."""
+    lines = list(getattr(spec, key))
+    of_profile = [table.get(key) for table in (site.defaults, *site.when.values())]
+    whose = f"From the profile {site.name}" if lines in of_profile else "Yours"
+    return [f"# {whose}{when}:", *map(_Own, lines)] if lines else []
 
 
 def variables(spec: JobSpec, site: Site) -> dict[str, str]:

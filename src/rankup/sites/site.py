@@ -49,6 +49,7 @@ class Node(BaseModel):
 
     gpus: Annotated[int, Field(ge=0)] = 0
     gpu: str = ""  # "V100 32GB"
+    device: str = "cuda"  # what torch calls its GPUs: "xpu" of Intel's; those of ROCm are "cuda", too
     cpus: Annotated[int | None, Field(ge=1)] = None
     memory: str = ""  # "768G"
     mem_per_gpu: str = ""  # "110G": what a job gets with each GPU where it asks for no memory itself

@@ -40,7 +40,7 @@ class _Tensor(NamedTuple):
 
 
 def export(entry: Entry, manifest: Manifest, out: Path, part: str = "model") -> int:
-    """Write the tensors of a part of the state under their names in it. Returns their number.
+    """Write the tensors of a part of the state under their names in it, in its order. Returns their number.
 
     A run names the parts of what it prepared ``0/model``, ``0/optimizer``, ``1/model``, …; ``model`` means the only one
     of these names. What was registered and has a ``state_dict`` of tensors is a part under its own name.
@@ -53,6 +53,8 @@ def export(entry: Entry, manifest: Manifest, out: Path, part: str = "model") -> 
     try:
         with replacing(out) as file:
             if out.suffix == ".safetensors":
+                # Wide elements come first, which keeps all aligned.
+                tensors = dict(sorted(tensors.items(), key=lambda each: -dtype_of(each[1].dtype).itemsize))
                 header = _header(tensors, manifest.step)
                 file.write(struct.pack("<Q", len(header)) + header)
                 for tensor in tensors.values():
@@ -70,8 +72,7 @@ def export(entry: Entry, manifest: Manifest, out: Path, part: str = "model") -> 
 
 
 def _part(entry: Entry, manifest: Manifest, part: str) -> dict[str, _Tensor]:
-    """The tensors of ``part``, or of ``0/part`` if one model was prepared. Wide elements come first, which keeps all
-    aligned in a file."""
+    """The tensors of ``part``, or of ``0/part`` if one model was prepared."""
     models = sorted({first for name in manifest.tensors if (first := name.split("/")[0]).isdigit()})
     prepared = {
         name: tensors
@@ -101,7 +102,7 @@ def _part(entry: Entry, manifest: Manifest, part: str) -> dict[str, _Tensor]:
             if parts
             else "the snapshot has no tensors",
         )
-    return dict(sorted(found.items(), key=lambda each: (-dtype_of(each[1].dtype).itemsize, each[0])))
+    return found
 
 
 def _below(entry: Entry, manifest: Manifest, prefix: str) -> dict[str, _Tensor]:

@@ -122,8 +122,11 @@ def divide(sizes: Mapping[str, int], ranks: Sequence[int]) -> dict[str, int]:
     return writers
 
 
-def united(told: Iterable[tuple[int, Mapping[str, SavedTensor]]], *, whole: bool) -> dict[str, SavedTensor]:
-    """What ranks tell of tensors, as one. A part that two of them have written counts once.
+def united(
+    told: Iterable[tuple[int, Mapping[str, SavedTensor]]], order: Iterable[str], *, whole: bool
+) -> dict[str, SavedTensor]:
+    """What ranks tell of tensors, as one, in the ``order`` of the leading rank's state; names that it lacks follow.
+    A part that two ranks have written counts once.
 
     Raises RankupError if ranks disagree about a tensor, or (``whole``) do not hold all of it together.
     """
@@ -141,9 +144,10 @@ def united(told: Iterable[tuple[int, Mapping[str, SavedTensor]]], *, whole: bool
                 )
             for chunk in saved.chunks:
                 chunks.setdefault((chunk.offsets, chunk.sizes), chunk)
+    names = [name for name in dict.fromkeys([*order, *sorted(found)]) if name in found]
     tensors = {
         name: SavedTensor(saved.dtype, saved.shape, tuple(chunk for _, chunk in sorted(chunks.items())))
-        for name, (_, saved, chunks) in sorted(found.items())
+        for name, (_, saved, chunks) in ((name, found[name]) for name in names)
     }
     for name, saved in tensors.items() if whole else ():
         if missing := math.prod(saved.shape) - saved.held:

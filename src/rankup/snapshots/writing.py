@@ -134,7 +134,7 @@ class Writer:
             if group.leads:
                 if new:
                     tensors = [(rank, each.tensors) for rank, each in told if each.tensors is not None]
-                    self._tensors = united(tensors, whole=self._shared)
+                    self._tensors = united(tensors, plan.layout.parts, whole=self._shared)
                 with disk.explained(self._root):
                     self._commit(folder, step, 1 + attempts, staged, [each for _, each in told])
                     prune(self._root, self._keep, self._known)

@@ -31,6 +31,7 @@ from rankup.verify.scenario import Reference, Scenario, Trial
 from rankup.verify.script_causes import ROUNDING, SAVE_UNTRAINED, UNTRAINED, after_rounding, likeliest
 from rankup.verify.script_pair import Pair
 from rankup.verify.trace_reader import AttemptTrace
+from rankup.verify.two_files import RESUMED
 
 
 def second_save(trial: Trial) -> int | None:
@@ -55,10 +56,10 @@ def killed(trial: Trial, reference: Reference) -> tuple[list[Scenario], list[str
     before, first = trial.attempts.count, reference.first
     course = interrupt(trial, first)
     made = [resume.attempt for resume in course.resumes]
-    files = (*reference.files, trial.files.after_training())
+    files = (*reference.files, trial.files.after_training(RESUMED))
     finding = _of_resumes(first, reference.again, course.resumes)
     if trial.attempts.stopped is None:
-        finding = _judge(first, reference.again, course.resumes, course.failure, files, finding)
+        finding = _judge(trial, reference, course.resumes, course.failure, files, finding)
     count, steps = trial.attempts.count - before, compared(first, made)
     row = Scenario.judged("killed and started again", trial.plan, count, steps, finding, course.tried)
     if finding is not None and finding.code in _VERDICTS:
@@ -106,14 +107,15 @@ def _of_resumes(first: AttemptTrace, again: AttemptTrace, resumes: Sequence[Resu
 
 
 def _judge(
-    first: AttemptTrace,
-    again: AttemptTrace,
+    trial: Trial,
+    reference: Reference,
     resumes: Sequence[Resume],
     failure: Finding | None,
     files: tuple[Digests, Digests, Digests],
     found: Finding | None,
 ) -> Finding | None:
     """``found``: what differs in the steps; without it, or beside rounding, what differs at the end."""
+    first, again = reference.first, reference.again
     made = [resume.attempt for resume in resumes]
     if found is None or found.code == ROUNDING:
         later = failure or _of_end(first, again, made)
@@ -121,7 +123,7 @@ def _judge(
             later = _no_resume(first, resumes)
         found = later or found
     if found is None and (paths := other_files(*files)):
-        found = of_files(paths, first, made[-1], again)
+        found = of_files(paths, first, made[-1], again, trial.files.two_of(*files))
     elif found is None and (lines := other_numbers(first.printed, again.printed, made[-1].printed)):
         found = of_printed(lines, first, made[-1], again)
     else:

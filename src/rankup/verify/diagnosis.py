@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rankup.errors import RankupError
@@ -20,6 +20,7 @@ from rankup.verify.causes import (
 from rankup.verify.evidence import suspects
 from rankup.verify.first_difference import Difference
 from rankup.verify.trace_reader import AttemptTrace
+from rankup.verify.two_files import TwoFiles
 
 STATE_LOST = "state-lost"  # the error of a resume that would lose state
 _WRITTEN_ANY = (
@@ -91,19 +92,28 @@ def of_untracked(reference: AttemptTrace, names: list[str]) -> Finding:
 
 
 def of_files(
-    paths: list[str], reference: AttemptTrace, resumed: AttemptTrace, again: AttemptTrace | None
+    paths: list[str],
+    reference: AttemptTrace,
+    resumed: AttemptTrace,
+    again: AttemptTrace | None,
+    two: Sequence[TwoFiles] = (),
 ) -> Finding:
-    """The weights are the same at every step, and what the script writes is not."""
+    """The weights are the same at every step, and what the script writes is not. ``two``: the copies of each file."""
     alike = len({Path(path).name for path in paths}) < len(paths)  # such as one of each checkpoint
-    listed = ", ".join("/".join(Path(path).parts[-2 if alike else -1 :]) for path in paths[:NAMED])
+    names = ["/".join(Path(path).parts[-2 if alike else -1 :]) for path in paths[:NAMED]]
+    listed = ", ".join(names)
+    where = "".join(f"; {name}: {each.where}" for name, each in zip(names, two, strict=False) if each.where)
+    kept = next((each.copies for each in two if each.copies), ())
+    look = f". {'Both are' if kept[1:] else 'A copy is'} kept: {' and '.join(kept)}" if kept else ""
     return Finding(
         "other-files",
         Severity.ERROR,
         f"the script writes another {listed} when it is killed and resumed",
         place=paths[0],
         why="two uninterrupted runs write the same content, and the model is the same at every step"
+        + where
         + suspects(reference, resumed, again),
-        fix=_WRITTEN_ANY if reference.any_script else _WRITTEN,
+        fix=(_WRITTEN_ANY if reference.any_script else _WRITTEN) + look,
         confidence=Confidence.LIKELY,
     )
 

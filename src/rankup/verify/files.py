@@ -19,8 +19,10 @@ from types import TracebackType
 from rankup.core import shell
 from rankup.core.plain_text import plain
 from rankup.errors import RankupError
+from rankup.verify.two_files import UNINTERRUPTED, Copies, TwoFiles
 
 BEFORE = "before"  # runtime/tracing/written_files.py writes it
+WRITTEN = "written"  # the folder of copies
 
 # path → digest; ``path PART name`` → that of a value in it, with ``ASIDE`` before it; "" if there is no file. As
 # runtime/tracing/written_files.py and saved_values.py say it.
@@ -36,6 +38,9 @@ class ScriptFiles:
     def __init__(self, folder: Path, python: str) -> None:
         self._folder = folder
         self._python = python
+        self._copies = Copies(folder / WRITTEN)
+        self._first: Digests = {}
+        self._asked = False
 
     def __enter__(self) -> ScriptFiles:
         return self
@@ -44,14 +49,32 @@ class ScriptFiles:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.put_back()
+        if not self._asked:
+            self._copies.drop()
 
-    def after_training(self) -> Digests:
-        """The digests of all files that were written so far, as the training that has just ended left them."""
+    def after_training(self, copies: str = "") -> Digests:
+        """The digests of all files that were written so far, as the training that has just ended left them. ``copies``:
+        what to call those that are kept of them, ``UNINTERRUPTED`` or ``RESUMED``."""
         found: Digests = {}
         if any(notes.stat().st_size for notes in self._folder.glob("*/written-*.txt")):
             found = self._hashed()
+            if copies == UNINTERRUPTED:
+                self._first, keys = found, set(found)
+            else:  # what differs
+                keys = {
+                    key for key in found.keys() | self._first.keys() if found.get(key) != self._first.get(key)
+                }
+            if copies:
+                self._copies.keep(copies, sorted({path for key in keys if found.get(path := _path(key))}))
         self.put_back()
         return found
+
+    def two_of(self, first: Digests, again: Digests, other: Digests) -> list[TwoFiles]:
+        """Of each of the ``other_files``: the copies, which stay in the proof's folder, and where they differ first."""
+        self._asked = True
+        found = _by_path(_other_counting(first, again, other))
+        missing = [path for path in found if not other.get(path)]
+        return self._copies.of(list(found), missing=missing, named=[path for path in found if found[path]])
 
     def _hashed(self) -> Digests:
         words = [self._python, "-m", "rankup.runtime.tracing.written_files", str(self._folder)]
@@ -105,7 +128,7 @@ def _same(kept: Path, path: Path) -> bool:
 
 def whole_files(found: Digests) -> list[str]:
     """The paths of the files that are there, without the names of parts."""
-    return sorted({key.partition(PART)[0] for key, digest in found.items() if digest})
+    return sorted({_path(key) for key, digest in found.items() if digest})
 
 
 TOO_LARGE = "too large"  # instead of a digest
@@ -124,7 +147,7 @@ def clocklike(first: Digests, again: Digests) -> list[str]:
 def other_files(first: Digests, again: Digests, other: Digests) -> list[str]:
     """Files that both uninterrupted trainings left equal, and the ``other`` one did not, each with the first value in
     it that differs. What is ``ASIDE`` is none."""
-    return _named(key for key in _other(first, again, other) if not _is_aside(key, first, other))
+    return _named(_other_counting(first, again, other))
 
 
 def other_aside(first: Digests, again: Digests, other: Digests) -> list[str]:
@@ -132,8 +155,12 @@ def other_aside(first: Digests, again: Digests, other: Digests) -> list[str]:
     return _named(key for key in _other(first, again, other) if _is_aside(key, first, other))
 
 
+def _other_counting(first: Digests, again: Digests, other: Digests) -> list[str]:
+    return [key for key in _other(first, again, other) if not _is_aside(key, first, other)]
+
+
 def _other(first: Digests, again: Digests, other: Digests) -> list[str]:
-    new = (key for key in other if key not in first and first.get(key.partition(PART)[0]))
+    new = (key for key in other if key not in first and first.get(_path(key)))
     keys = [*(key for key, digest in first.items() if digest), *new]
     return [
         key
@@ -150,14 +177,23 @@ def _is_aside(key: str, first: Digests, other: Digests) -> bool:
 
 def _named(keys: Iterable[str]) -> list[str]:
     """A line for each file: ``path``, ``path [name]`` or ``path [name and 3 more]``."""
+    return [
+        f"{path} [{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}]" if names else path
+        for path, names in _by_path(keys).items()
+    ]
+
+
+def _by_path(keys: Iterable[str]) -> dict[str, list[str]]:
+    """The names of values of each file."""
     found: dict[str, list[str]] = {}
     for key in keys:
         path, _, name = key.partition(PART)
         found.setdefault(path, []).extend([name] if name else [])
-    return [
-        f"{path} [{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}]" if names else path
-        for path, names in found.items()
-    ]
+    return found
+
+
+def _path(key: str) -> str:
+    return key.partition(PART)[0]
 
 
 def short(paths: list[str]) -> str:

@@ -37,6 +37,7 @@ from rankup.verify.plan import WORDS, Course, choose_kills, crossed, last_saves,
 from rankup.verify.repetition import not_deterministic
 from rankup.verify.scenario import Reference, Scenario, Trial, VerifyPlan
 from rankup.verify.trace_reader import AttemptTrace
+from rankup.verify.two_files import RESUMED, UNINTERRUPTED
 
 
 def verify(attempts: Attempts, plan: VerifyPlan, *, python: str) -> Proof:
@@ -61,7 +62,7 @@ def verify(attempts: Attempts, plan: VerifyPlan, *, python: str) -> Proof:
                 "--quick and --world need a script that loops over run.steps(…) or run.epochs(…)",
                 hint="use --shorten, or shorten this script by its own options",
             )
-        wrote = files.after_training()
+        wrote = files.after_training(UNINTERRUPTED)
         again = trial.uninterrupted("uninterrupted, once more")
         reference = Reference(first, again, (wrote, files.after_training()), unsteady(first, again))
         proof = (_of_script if first.any_script else _of_run)(trial, reference)
@@ -210,10 +211,10 @@ def _killed(
         pass  # ``Attempts.stopped`` says why
     except AttemptFailed as error:
         failure = of_failure(error, f"killed {tried[-1]}" if tried else "")
-    files = (*reference.files, trial.files.after_training())
+    files = (*reference.files, trial.files.after_training(RESUMED))
     finding = _of_steps(reference, made)
     if finding is None and trial.attempts.stopped is None:
-        finding = failure or _of_the_end(reference, made, files)
+        finding = failure or _of_the_end(trial, reference, made, files)
     count, steps = trial.attempts.count - before, compared(reference.first, made)
     scenario = Scenario.judged("killed and resumed", plan, count, steps, finding, tried)
     positions = [_position(text, *made[n - 1 : n + 1]) for text, n in killed_by if n < len(made)]
@@ -235,7 +236,7 @@ def _of_steps(reference: Reference, made: list[AttemptTrace]) -> Finding | None:
 
 
 def _of_the_end(
-    reference: Reference, made: list[AttemptTrace], files: tuple[Digests, Digests, Digests]
+    trial: Trial, reference: Reference, made: list[AttemptTrace], files: tuple[Digests, Digests, Digests]
 ) -> Finding | None:
     first, again, ignore = reference.first, reference.again, reference.ignore
     if (end := other_end(first, made)) is not None:
@@ -245,7 +246,7 @@ def _of_the_end(
     # Between two steps the script's variables show most.
     resumed = max(made, key=lambda attempt: (bool(attempt.steps), attempt.resumed_at))
     if paths := other_files(*files):
-        return of_files(paths, first, resumed, again)
+        return of_files(paths, first, resumed, again, trial.files.two_of(*files))
     if lines := other_numbers(first.printed, again.printed, made[-1].printed):
         return of_printed(lines, first, resumed, again)
     return None

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from rankup.check.inputs import EMPTY
 from rankup.check.paths import Checked, check_paths, difference, repair_paths
 from rankup.check.rule import Safety
 from rankup.check.selection import Selection, check_codes, read_selection
@@ -129,13 +130,22 @@ def _jobs(checked: Checked, site: str) -> list[Finding]:
 
 
 def _unknown(checked: Checked) -> list[Finding]:
-    return [
-        Finding(
-            "nothing-to-check",
-            Severity.WARNING,
-            "this file is not a job script, a Python program or a page",
-            str(path),
-            fix="rankup check reads job scripts, Python, Markdown, reStructuredText, HTML, notebooks and job.toml",
+    """An empty module is a part of many packages; any other empty file is a mistake."""
+    found = []
+    for path in checked.inputs.skipped:
+        empty = checked.inputs.kinds[str(path)][1] == EMPTY
+        found.append(
+            Finding(
+                "nothing-to-check",
+                Severity.ERROR if empty and path.suffix != ".py" else Severity.WARNING,
+                "this file is empty"
+                if empty
+                else "this file is not a job script, a Python program or a page",
+                str(path),
+                fix="write it again, or name the file that you mean"
+                if empty
+                else "rankup check reads job scripts, Python, Markdown, reStructuredText, HTML, notebooks and "
+                "job.toml",
+            )
         )
-        for path in checked.inputs.skipped
-    ]
+    return found

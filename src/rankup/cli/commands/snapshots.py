@@ -75,8 +75,11 @@ def diff(
     """Compare two snapshots: list tensors and values that differ, with the largest difference; exit code 1 if any."""
     from rankup.snapshots.diff import compare
 
-    found = compare(opened(place(left, runs_root)), opened(place(right, runs_root)))
-    console.print_json([vars(one) for one in found]) if as_json else print("\n".join(differences(found)))
+    sides = opened(place(left, runs_root)), opened(place(right, runs_root))
+    found = compare(*sides)
+    console.print_json([vars(one) for one in found]) if as_json else print(
+        "\n".join(differences(sides, found))
+    )
     raise typer.Exit(1 if found else 0)
 
 

@@ -44,9 +44,10 @@ def status(
     jobs = [find(target, runs_root)] if target else all_runs(runs_root)
     standings, silent = query_statuses(jobs, timeout)
     runs = list(zip(jobs, standings, strict=True))
+    older: list[tuple[SubmittedRun, RunStatus]] = []
     if not target and not every:
-        ended = [run for run in runs if run[1].state.ended]
-        runs = [run for run in runs if run not in ended[:-_RECENT]]
+        older = [run for run in runs if run[1].state.ended][:-_RECENT]
+        runs = [run for run in runs if run not in older]
     if as_json:
         console.print_json([{**as_dict(*run), **(_goodput(run[0]) if target else {})} for run in runs])
     elif target:
@@ -58,6 +59,8 @@ def status(
             head, rows = _HEAD[:-1], [row[:-1] for row in rows]
         long = ("name",) if any(len(job.spec.name) > _LONG_NAME for job in jobs) else ()
         print_table(head, rows, fold=(*long, "nodes or reason", "run directory", "progress"))
+        if older:
+            print(f"… and {len(older)} older run{'s' * (len(older) > 1)}: rankup status --all")
     else:
         print(f"no runs in {runs_root}")
     for error in silent:

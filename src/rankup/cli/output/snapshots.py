@@ -122,16 +122,22 @@ def opened(path: Path) -> tuple[Entry, Manifest]:
         ) from None
 
 
-def differences(found: Sequence[TensorDifference]) -> list[str]:
-    """A summary, then a line for each difference."""
+def differences(sides: Sequence[tuple[Entry, Manifest]], found: Sequence[TensorDifference]) -> list[str]:
+    """Which two snapshots, a summary, then the differences. What is said alike in several places, such as the learning
+    rate of each parameter, is one line."""
+    which = [f"step {manifest.step}: {console.shown(entry.path)}" for entry, manifest in sides]
     if not found:
-        return ["no differences"]
+        return [*which, "no differences"]
     numbers = [one.largest for one in found if one.largest is not None]
     first = f"{len(found)} differ, the first is {found[0].name}"
     if numbers:
         first += f"; the largest difference is {max(numbers):.6g}"
+    alike: dict[tuple[str, str], list[str]] = {}
+    for one in found:
+        said = f"{one.left} | {one.right}" if one.largest is None else f"{one.largest:.6g}"
+        alike.setdefault((one.name.rpartition("/")[2], said), []).append(one.name)
     lines = [
-        f"  {one.name}: {f'{one.largest:.6g}' if one.largest is not None else f'{one.left} | {one.right}'}"
-        for one in found
+        f"  {names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {said}"
+        for (_, said), names in alike.items()
     ]
-    return [first, *lines]
+    return [*which, first, *lines]
