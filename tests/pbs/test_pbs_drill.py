@@ -13,7 +13,7 @@ from pbs_lab import HEAD, PbsLab
 
 from drilling import keep, losing_nodes
 
-pytestmark = [pytest.mark.pbs, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.pbs, pytest.mark.slow, pytest.mark.timeout(2400)]
 SIZES = ("--nodes", "2", "--nproc-per-node", "1", "--time", "4m", "--stop-before", "60s")
 
 

@@ -16,7 +16,7 @@ from pbs_lab import ALICE, HEAD, PbsLab, why_not
 from drilling import Here
 from lab_user import JOBS
 
-pytestmark = [pytest.mark.pbs, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.pbs, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
 @pytest.fixture

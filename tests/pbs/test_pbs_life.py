@@ -14,7 +14,7 @@ from pbs_lab import HEAD, PbsLab
 
 from rankup.core.records import read_records
 
-pytestmark = [pytest.mark.pbs, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.pbs, pytest.mark.slow, pytest.mark.timeout(600)]
 
 # Saves when it is asked to stop, and ends by itself in the attempt that its first argument names.
 STEP = """

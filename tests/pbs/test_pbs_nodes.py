@@ -6,7 +6,7 @@ import pytest
 from pbs_jobs import ended, log, status, submit
 from pbs_lab import PbsLab
 
-pytestmark = [pytest.mark.pbs, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.pbs, pytest.mark.slow, pytest.mark.timeout(900)]
 
 # In the first attempt all ranks work on until the group is broken.
 GROUP = """

@@ -8,7 +8,7 @@ import pytest
 from pbs_jobs import ended, log, rankup, submit
 from pbs_lab import PbsLab
 
-pytestmark = [pytest.mark.pbs, pytest.mark.campaign, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.pbs, pytest.mark.slow, pytest.mark.campaign, pytest.mark.timeout(600)]
 
 # In fp32 a sum over more than two ranks depends on its order, and so on how DDP lays out its buckets.
 KILLED = """
