@@ -34,7 +34,7 @@ main() {
   cd /work/user/project || finish failed 1
   # shellcheck disable=SC1090
   for init in $(module_inits); do type module >/dev/null 2>&1 || . "$init"; done
-  # Yours, before the modules:
+  # From the profile lumi, before the modules:
 module use /appl/local/laifs/modules
   module load lumi-aif-singularity-bindings || finish failed 1
   export PYTHONUNBUFFERED=1

@@ -34,7 +34,7 @@ main() {
   cd /work/user/project || finish failed 1
   # shellcheck disable=SC1090
   for init in $(module_inits); do type module >/dev/null 2>&1 || . "$init"; done
-  # Yours, before the modules:
+  # From the profile olivia@eessi, before the modules:
 module reset
   module load EESSI/2025.06 PyTorch/2.7.1-foss-2024a-CUDA-12.6.0 torchvision/0.22.0-foss-2024a-CUDA-12.6.0 || finish failed 1
   export PYTHONUNBUFFERED=1

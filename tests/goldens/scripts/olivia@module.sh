@@ -34,7 +34,7 @@ main() {
   cd /work/user/project || finish failed 1
   # shellcheck disable=SC1090
   for init in $(module_inits); do type module >/dev/null 2>&1 || . "$init"; done
-  # Yours, before the modules:
+  # From the profile olivia@module, before the modules:
 module reset
 module use /cluster/work/support/pytorch_module
   module load NRIS/GPU NCCL/2.26.6-GCCcore-14.2.0-CUDA-12.8.0 PyTorch/2.8.0 || finish failed 1
