@@ -35,7 +35,7 @@ _OPTIONS: dict[str, tuple[str, str, str]] = {
     "nesterov": (_OPTIMIZER, "Nesterov momentum, for sgd", ""),
     "gamma": (_OPTIMIZER, "multiply the learning rate by this after each epoch", "G"),
     "seed": (_DATA, "seed of weights, sample order and random numbers", "S"),
-    "device": (_SCALING, "where to train", "auto|cpu|cuda"),
+    "device": (_SCALING, "where to train", "auto|cpu|cuda|xpu"),
     "precision": (_KERNELS, "number format of the computation", "fp32|tf32|bf16|fp16|fp64"),
     "strategy": (
         _SCALING,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
+from typing import Any
 
 import torch
 
@@ -21,9 +22,9 @@ from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.stages import check_name
 from rankup.runtime.context import TRACE_VARIABLE, RunContext
 from rankup.runtime.data.loader_options import check_main_guard
-from rankup.runtime.distributed.groups import start_groups
+from rankup.runtime.distributed.groups import BACKENDS, start_groups
 from rankup.runtime.loop.precision import make_precision
-from rankup.runtime.seed import seed_everything
+from rankup.runtime.seed import ACCELERATORS, seed_everything
 from rankup.strategies import (
     AUTO,
     EXACT,
@@ -51,15 +52,15 @@ def init(
 ) -> Run:
     """Find out who this process is and meet the others; on any launcher or none.
 
-    Chooses the device by local rank, the backend by device (nccl or gloo), and seeds every generator with ``seed``,
-    equally on all ranks, so that they build the same model. ``device``: auto, cuda, cpu. ``precision``: fp32, tf32,
-    bf16, fp16, fp64. ``strategy``: auto (ddp for several processes, none for one), none, ddp, fsdp, or one that was
-    made. ``exact``: ``same-world`` is exact to the bit over interruptions; ``any-world`` on other numbers of processes
-    too, up to ``virtual_shards`` of them (docs/explanation/exactness.md). ``timeout`` is for one collective.
-    ``snapshots`` says when to save, where there is a run directory: every ten minutes, at the end, and when told to
-    stop. Several trainings of one process (folds, learning rates) are told apart by their order, or by ``name``: each
-    resumes from its own snapshots. ``log``: where else the numbers of ``run.log`` go, on rank 0: ``"csv"``,
-    ``"tensorboard"``, ``"wandb"``, ``"mlflow"``, or several with commas between them.
+    Chooses the device by local rank, the backend by device (nccl, xccl or gloo), and seeds every generator with
+    ``seed``, equally on all ranks, so that they build the same model. ``device``: auto, cuda, xpu, cpu.
+    ``precision``: fp32, tf32, bf16, fp16, fp64. ``strategy``: auto (ddp for several processes, none for one), none,
+    ddp, fsdp, or one that was made. ``exact``: ``same-world`` is exact to the bit over interruptions; ``any-world``
+    on other numbers of processes too, up to ``virtual_shards`` of them (docs/explanation/exactness.md). ``timeout``
+    is for one collective. ``snapshots`` says when to save, where there is a run directory: every ten minutes, at the
+    end, and when told to stop. Several trainings of one process (folds, learning rates) are told apart by their
+    order, or by ``name``: each resumes from its own snapshots. ``log``: where else the numbers of ``run.log`` go, on
+    rank 0: ``"csv"``, ``"tensorboard"``, ``"wandb"``, ``"mlflow"``, or several with commas between them.
 
     Raises RankupError for a contradictory environment, an unreachable rendezvous, or an unknown name.
     """
@@ -119,24 +120,29 @@ def init(
 
 
 def choose_device(world: World, wanted: str) -> torch.device:
-    """``auto``: a GPU if torch sees one, else the CPU. ``cuda`` and ``cpu`` as they say.
+    """``auto``: a GPU if torch sees one, else the CPU. ``cuda``, ``xpu`` and ``cpu`` as they say.
 
     ``local_rank % visible`` is right both where every process sees all GPUs of its node and where each sees only its
-    own. The current CUDA device is set, so that nothing lands on GPU 0 by accident.
+    own. The current device is set, so that nothing lands on GPU 0 by accident.
     """
-    if wanted not in ("auto", "cuda", "cpu"):
-        raise RankupError("unknown-device", f"there is no device {wanted!r}", hint="auto, cuda or cpu")
-    if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
+    if wanted not in ("auto", *BACKENDS):
         raise RankupError(
-            "no-cuda",
-            "cuda was asked for, but torch sees no GPU",
+            "unknown-device", f"there is no device {wanted!r}", hint=f"one of: auto, {', '.join(BACKENDS)}"
+        )
+    modules: dict[str, Any] = {kind: torch.get_device_module(kind) for kind in ACCELERATORS}
+    seen = [kind for kind in ACCELERATORS if modules[kind].is_available()]
+    if wanted == "cpu" or (wanted == "auto" and not seen):
+        return torch.device("cpu")
+    kind = seen[0] if wanted == "auto" else wanted
+    if kind not in seen:
+        raise RankupError(
+            f"no-{kind}",
+            f"{kind} was asked for, but torch sees no GPU",
             context=f"torch {torch.__version__}",
             hint="is this a CPU build of torch, or a node without GPUs? `rankup world` shows what is visible",
         )
-    device = torch.device("cuda", world.local_rank % torch.cuda.device_count())
-    torch.cuda.set_device(device)
+    device = torch.device(kind, world.local_rank % modules[kind].device_count())
+    modules[kind].set_device(device)
     return device
 
 

@@ -23,6 +23,10 @@ def derive(seed: int, *key: int | str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
 
 
+#: NVIDIA's and AMD's GPUs are ``cuda``, Intel's ``xpu``.
+ACCELERATORS = ("cuda", "xpu")
+
+
 def seed_everything(seed: int) -> None:
     """Seed torch (all devices), Python, and NumPy where it is in use."""
     torch.manual_seed(seed)
@@ -35,9 +39,11 @@ def seed_everything(seed: int) -> None:
 def rng_state() -> dict[str, Any]:
     """Every global random stream of this process, as tensors and plain values."""
     state: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
-    # A call would create a context on the device, also in a training on the CPU.
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        state["cuda"] = torch.cuda.get_rng_state_all()  # of all: dp computes on several
+    for kind in ACCELERATORS:
+        module: Any = torch.get_device_module(kind)
+        # A call would create a context on the device, also in a training on the CPU.
+        if module.is_initialized():
+            state[kind] = module.get_rng_state_all()  # of all: dp computes on several
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         name, keys, position, has_gauss, cached = numpy.random.get_state()
@@ -49,9 +55,11 @@ def set_rng_state(state: dict[str, Any]) -> None:
     """Put back what ``rng_state`` gave."""
     torch.set_rng_state(state["torch"])
     random.setstate(state["python"])
-    if "cuda" in state and torch.cuda.is_available():
-        for device, held in zip(range(torch.cuda.device_count()), state["cuda"], strict=False):
-            torch.cuda.set_rng_state(held, device)
+    for kind in ACCELERATORS:
+        module: Any = torch.get_device_module(kind)
+        if kind in state and module.is_available():
+            for device, held in zip(range(module.device_count()), state[kind], strict=False):
+                module.set_rng_state(held, device)
     numpy = sys.modules.get("numpy")
     if "numpy" in state and numpy is not None:
         name, keys, position, has_gauss, cached = state["numpy"]

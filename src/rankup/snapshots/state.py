@@ -174,8 +174,8 @@ class Staging:
                 staged.sums[name] = reduced(piece)
                 self._devices.add(piece.device)
         for device in self._devices:
-            if device.type == "cuda":
-                torch.cuda.current_stream(device).synchronize()
+            if device.type != "cpu":
+                torch.get_device_module(device).current_stream(device).synchronize()
         self._devices.clear()
         if not staged.rest:
             staged.copied.set()
@@ -184,7 +184,7 @@ class Staging:
     def _buffer(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         buffer = self._buffers.get(name)
         if buffer is None or buffer.shape != tensor.shape or buffer.dtype != tensor.dtype:
-            pinned = tensor.device.type == "cuda"
+            pinned = tensor.device.type != "cpu"
             buffer = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=pinned)
             self._buffers[name] = buffer
         return buffer

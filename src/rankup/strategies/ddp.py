@@ -101,7 +101,7 @@ class DDP(Strategy):
         no_buffers_in_forward: dict[str, Any] = {_SYNC_BUFFERS: False}
         wrapped = _Reduced(
             model,
-            device_ids=[device] if device.type == "cuda" else None,
+            device_ids=None if device.type == "cpu" else [device],
             gradient_as_bucket_view=True,
             find_unused_parameters=find_unused_parameters,
             static_graph=self._static_graph,

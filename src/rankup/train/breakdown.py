@@ -53,8 +53,8 @@ def breakdown(run: Run, workload: Workload, options: TrainOptions) -> dict[str, 
         waits.append(perf_counter() - asked)
         run.strategy.forward_backward(model, workload.loss, *batch)
         run.step(optimizer)
-        if run.device.type == "cuda":
-            torch.cuda.synchronize(run.device)  # what the device still does is not a wait for data
+        if run.device.type != "cpu":  # what the device still does is not a wait for data
+            torch.get_device_module(run.device).synchronize(run.device)
         asked = perf_counter()
     parts = {
         "data": statistics.median(waits[WARM_UP:] or waits),
@@ -131,6 +131,6 @@ def _agreed(run: Run, seconds: float) -> int:
 
 def _wait(run: Run) -> None:
     """Wait for all ranks and their devices."""
-    if run.device.type == "cuda":
-        torch.cuda.synchronize(run.device)
+    if run.device.type != "cpu":
+        torch.get_device_module(run.device).synchronize(run.device)
     run.sum(0)

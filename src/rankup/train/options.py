@@ -167,7 +167,7 @@ class TrainOptions:
 OPTIMIZERS = ("adam", "adadelta", "sgd")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp64")
 LR_RULES = ("none", "linear", "sqrt")
-DEVICES = ("auto", "cpu", "cuda")
+DEVICES = ("auto", "cpu", "cuda", "xpu")
 # Options of one strategy only, and options that some strategies do not support.
 STRATEGY_OPTIONS = sorted(
     {option for row in STRATEGIES.values() for option in row.options}

@@ -16,6 +16,7 @@ from rankup.core.rundir import RunDir
 from rankup.core.units import duration, rate
 from rankup.runtime.api import Run
 from rankup.runtime.loop.epochs import Epoch
+from rankup.runtime.records.facts import device_name
 from rankup.train.metrics import EvaluationResult
 from rankup.train.options import TrainOptions
 from rankup.train.workload import Workload, note_on, unit_of
@@ -116,7 +117,7 @@ class TrainingReport:
             "strategy": self._run.strategy.name,
             "world_size": world.world_size,
             "nodes": world.num_nodes,
-            "device": _device_name(self._run.device),
+            "device": device_name(self._run.device),
             "device_type": self._run.device.type,
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
@@ -178,7 +179,3 @@ def _ending(options: TrainOptions, *, target_reached: bool) -> str:
     epochs = f"{options.patience} epochs in a row" if options.patience > 1 else "one epoch"
     reached = "reached" if target_reached else "not reached"
     return f"\ntarget     {options.target_accuracy:.2%} in {epochs}: {reached}"
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"

@@ -54,7 +54,7 @@ def loader_options(options: dict[str, Any], device: torch.device) -> dict[str, A
                 f"{name}= is not for the loader here: rankup cuts the batches",
                 hint=hint,
             )
-    merged = {"pin_memory": device.type == "cuda", **options}
+    merged = {"pin_memory": device.type != "cpu", **options}
     merged["worker_init_fn"] = Shielded(options.get("worker_init_fn"))
     if options.get("num_workers"):
         from rankup.runtime.data.checked_fork import checked

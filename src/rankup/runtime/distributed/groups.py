@@ -30,6 +30,9 @@ from rankup.strategies.base import TORCH
 from rankup.world import World
 from rankup.world.address import interface_of, rendezvous, route_to
 
+# Kind of device → backend of the default group. Snapshots and flags go over gloo, whatever computes.
+BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl", "xpu": "cpu:gloo,xpu:xccl"}
+
 
 @dataclass(frozen=True)
 class Groups:
@@ -70,7 +73,7 @@ def start_groups(world: World, device: torch.device, timeout: timedelta) -> Grou
             os.environ.setdefault("TORCH_GLOO_LAZY_INIT", "1")
         check_limit(world)
         _choose_interface(world)
-        backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+        backend = BACKENDS[device.type]
         try:
             _init_default(world, backend, timeout)
             tree.of_all_ranks("meeting", timeout).barrier()  # an error if ranks do not reach each other
@@ -138,9 +141,10 @@ def _choose_interface(world: World) -> None:
 
 def _compare_devices(world: World, device: torch.device, control: Control) -> None:
     """An early error for two ranks on one GPU, or a rank on a CPU among GPUs: NCCL's own is late and unclear."""
-    which = str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else ""
+    on_gpu = device.type != "cpu"
+    which = str(torch.get_device_module(device).get_device_properties(device).uuid) if on_gpu else ""
     everyone = control.gather("rankup.init", (socket.gethostname(), device.type, which))
-    without = [rank for rank, (_, kind, _) in enumerate(everyone) if kind != "cuda"]
+    without = [rank for rank, (_, kind, _) in enumerate(everyone) if kind == "cpu"]
     if without and len(without) < world.world_size:
         raise RankupError(
             "devices-differ",
@@ -150,7 +154,7 @@ def _compare_devices(world: World, device: torch.device, control: Control) -> No
             exit_code=1,
         )
     twins = [rank for rank, other in enumerate(everyone) if other == everyone[world.rank]]
-    if device.type == "cuda" and len(twins) > 1:
+    if on_gpu and len(twins) > 1:
         raise RankupError(
             "gpu-shared",
             f"ranks {twins} share one GPU, {device} on {everyone[world.rank][0]}",

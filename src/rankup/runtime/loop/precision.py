@@ -66,10 +66,11 @@ def make_precision(name: str, device: torch.device) -> Precision:
     """The precision called ``name``; sets torch's switches for it. RankupError if ``device`` does not support it."""
     precision = lookup("precision", name, _TABLE)
     assert isinstance(precision, Precision)
-    if precision.gpu_only and device.type != "cuda":
+    if precision.gpu_only and (device.type == "cpu" or (precision.tf32 and device.type != "cuda")):
+        needed = "CUDA" if precision.tf32 else "GPUs"
         raise RankupError(
             "precision-needs-gpu",
-            f"precision {name} is for GPUs, and this run is on the {device.type.upper()}",
+            f"precision {name} is for {needed}, and this run is on the {device.type.upper()}",
             hint="fp32, or bf16 where the CPU has instructions for it",
         )
     if device.type == "cuda":

@@ -47,17 +47,20 @@ class Arrival:
 class DeviceArrival(Arrival):
     """By events on a GPU, in one step a second: the host does not wait for the device, and knows no times of it."""
 
-    def __init__(self, parameter: torch.nn.Parameter) -> None:
+    def __init__(self, parameter: torch.nn.Parameter, device: torch.device) -> None:
         super().__init__(parameter)
         self._due = float("-inf")
-        event: Any = torch.cuda.Event
+        module: Any = torch.get_device_module(device)
+        event = module.Event
         self._start, self._reached = event(enable_timing=True), event(enable_timing=True)
+        # An old torch.xpu has no graphs.
+        self._capturing = getattr(module, "is_current_stream_capturing", lambda: False)
         self._state = "idle"  # armed: in the measured step; reached: in it, and arrived; done: after it
 
     def _arrive(self, _: Any) -> None:
         self.at = time.perf_counter()
         # Of several micro-batches the last one counts.
-        if self._state in ("armed", "reached") and not torch.cuda.is_current_stream_capturing():
+        if self._state in ("armed", "reached") and not self._capturing():
             self._reached.record()
             self._state = "reached"
 
@@ -70,7 +73,7 @@ class DeviceArrival(Arrival):
             steps, seconds = self.known
             self.known = (steps + 1, seconds + self._start.elapsed_time(self._reached) / 1000)
             self._state = "idle"
-        if self._state == "idle" and now >= self._due and not torch.cuda.is_current_stream_capturing():
+        if self._state == "idle" and now >= self._due and not self._capturing():
             self._start.record()
             self._state, self._due = "armed", now + EVERY
 
@@ -81,4 +84,4 @@ def arrival_of(models: Iterable[torch.nn.Module], device: torch.device) -> Arriv
     parameter = next(trained, None)
     if parameter is None:
         return None
-    return DeviceArrival(parameter) if device.type == "cuda" else Arrival(parameter)
+    return Arrival(parameter) if device.type == "cpu" else DeviceArrival(parameter, device)

@@ -23,7 +23,7 @@ def training_facts(run: RunContext, feed: DataFeed) -> dict[str, Any]:
         "precision": run.precision.name,
         "tf32": tf32_in_use(run.device),
         "device_type": run.device.type,
-        "device": torch.cuda.get_device_name(run.device) if run.device.type == "cuda" else "CPU",
+        "device": device_name(run.device),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "seed": run.seed,
@@ -41,6 +41,11 @@ def _rate(group: Mapping[str, Any]) -> float | None:
     """The initial learning rate: at the first step a warm-up is below it."""
     rate = group.get("initial_lr", group.get("lr"))
     return rate if isinstance(rate, float | int) else None
+
+
+def device_name(device: torch.device) -> str:
+    """As its driver calls it."""
+    return "CPU" if device.type == "cpu" else str(torch.get_device_module(device).get_device_name(device))
 
 
 def tf32_in_use(device: torch.device) -> bool:

@@ -298,5 +298,5 @@ class TrainingRecords:
         return self._step_before + self._totals.counts.steps
 
     def _wait_for_device(self) -> None:
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
+        if self._device.type != "cpu":
+            torch.get_device_module(self._device).synchronize(self._device)

@@ -211,7 +211,7 @@ class Pipeline(nn.Module):
             dist.recv_object_list(told, src=rank - 1)
             x = torch.zeros(told[0][0], dtype=told[0][1], device=self._device)
         buffers = [(buffer, buffer.clone()) for buffer in self.stage.buffers()]
-        devices = [self._device] if self._device.type == "cuda" else []
+        devices = [] if self._device.type == "cpu" else [self._device]
         with torch.no_grad(), torch.random.fork_rng(devices=devices):
             given = self.stage(x)
             for buffer, value in buffers:
