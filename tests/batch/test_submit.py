@@ -187,6 +187,39 @@ def test_a_run_comes_back_from_its_directory_as_it_was(asked):
     assert (again.spec, again.scheduler, again.site, again.ids()) == (job.spec, "slurm", "slurm", ("101",))
 
 
+QSUB = """
+echo "qsub $*" >>"$HERE/calls"
+echo 12.head
+"""
+# What it says of the job that is waited for, one line a question.
+QSTAT = """
+state=$(head -n 1 "$HERE/states")
+[ "$(wc -l <"$HERE/states")" = 1 ] || sed -i 1d "$HERE/states"
+[ -n "$state" ] || exit 0
+printf '{"Jobs": {"11.head": {"job_state": "%s", "Exit_status": 0}}}' "$state"
+"""
+
+
+@pytest.mark.parametrize(
+    ("states", "told"),
+    [("E E F", True), ("F", True), ("R", False), ("H", False), ("E", False), ("E -", False)],
+)
+def test_a_job_is_told_again_to_wait_for_one_that_has_ended_meanwhile(
+    asked, slurm, monkeypatch, states, told
+):
+    """PBS forgets who waits for a job that is just ending, and ends what waits for a job that it has forgotten."""
+    programs = {"qsub": QSUB, "qstat": QSTAT, "qalter": 'echo "qalter $*" >>"$HERE/calls"\n'}
+    for name, text in programs.items():
+        (slurm.folder / name).write_text(f"#!/bin/bash\nHERE={slurm.folder}\n{text}")
+        (slurm.folder / name).chmod(0o755)
+    slurm.has("states", states.replace("-", "").replace(" ", "\n") + "\n")
+    monkeypatch.setattr("rankup.batch.submit._ENDING_POLL_S", 0)
+    if states == "E":  # as long as one waits for it
+        monkeypatch.setattr("rankup.batch.submit._ENDING_TIMEOUT_S", 0)
+    submit(asked("pbs", after_any=("11.head",)), env=os.environ)
+    assert slurm.calls("qalter") == (["qalter -W depend=afterany:11.head 12.head"] if told else [])
+
+
 def test_successors_wait_behind_the_first_job_where_nodes_may_not_submit(asked, tmp_path, monkeypatch):
     sites = tmp_path / "work" / ".rankup" / "sites"
     sites.mkdir(parents=True)

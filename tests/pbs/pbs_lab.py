@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,13 @@ from lab_user import ALICE, WithAlice
 from rankup.core.shell import Completed
 from rankup.drill.lab import pbs
 from rankup.drill.lab.lab import HEAD, until
+
+# A job stays in PBS's state E while its owner's home has the file ``ending``. A site's own hooks take seconds there.
+_ENDING = """\
+import os, time
+while os.path.exists({!r}):
+    time.sleep(0.1)
+"""
 
 __all__ = ["ALICE", "HEAD", "PbsLab", "why_not"]
 
@@ -52,6 +60,23 @@ class PbsLab(WithAlice, pbs.PbsLab):
     def until(self, condition: Callable[[], object], timeout: float = 60) -> Any:
         """Wait until ``condition`` is true, and return what it gave; what the queue says otherwise."""
         return until(condition, timeout, lambda: self.ask(HEAD, ["qstat", "-x", "-f"]).out)
+
+    @contextmanager
+    def jobs_do_not_end(self) -> Iterator[None]:
+        """Jobs that end meanwhile stay in state E."""
+        ending = self.write("ending", "")
+        script = self.write("ending.py", _ENDING.format(str(ending)))
+        said = self.manage(
+            "create hook ending\nset hook ending event = execjob_end\nset hook ending alarm = 600\n"
+            f"import hook ending application/x-python default {script}\n"
+        )
+        assert said == ""
+        hooks = [self._state / f"pbs-{node}" / "mom_priv" / "hooks" / "ending.PY" for node in self.nodes]
+        self.until(lambda: all(hook.exists() for hook in hooks))
+        try:
+            yield
+        finally:
+            ending.unlink()
 
     def _set_up(self) -> None:
         super()._set_up()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,23 @@ def test_what_waits_for_a_job_waits_for_its_successor(pbs: PbsLab):
     assert ended(pbs, bad).code == 4, log(bad)
     pbs.until(lambda: pbs.qstat(after_bad["job"]).get("job_state") == "F")
     assert log(after_bad) == "" and status(pbs, after_bad)["state"] == "cancelled"
+
+
+def test_what_waits_for_a_job_that_is_just_ending_does_not_wait_for_ever(pbs: PbsLab):
+    """PBS itself forgets it: a job in state E has released what waits for it, and takes more all the same."""
+    first = submit(pbs, "--name", "first", "step.py", "1", "0")
+    names = {"after-end": "--after-any", "after-success": "--after"}
+    with ThreadPoolExecutor() as pool:
+        with pbs.jobs_do_not_end():
+            pbs.until(lambda: pbs.qstat(first["job"]).get("job_state") == "E")
+            asked = [
+                pool.submit(submit, pbs, "--name", name, option, first["job"], "step.py", "1", "0")
+                for name, option in names.items()
+            ]
+            pbs.until(lambda: all(pbs.ask(HEAD, ["qselect", "-s", "H", "-N", name]).out for name in names))
+        for answer in asked:
+            done = ended(pbs, answer.result())
+            assert done.code == 0, done.out + done.err
 
 
 def test_a_job_without_a_time_limit_of_its_own_is_continued_after_its_queues(

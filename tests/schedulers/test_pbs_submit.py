@@ -27,6 +27,12 @@ def test_a_job_waits_for_the_end_of_others_however_they_end():
     assert command[2] == "depend=afterok:11.head,afterany:12.head:13[].head"
 
 
+def test_a_job_can_be_told_once_more_what_it_waits_for():
+    command = PBS.wait_again_command("14.head", job(after=("11.head",), after_any=("12.head", "13[].head")))
+    assert command == ["qalter", "-W", "depend=afterok:11.head,afterany:12.head:13[].head", "14.head"]
+    assert PBS.wait_again_command("14.head", job()) == []
+
+
 def test_a_successor_begins_however_the_job_before_it_ended():
     command = PBS.successor_command(SCRIPT, job(after=("1.head",)), SITE, "12.head")
     assert command == ["qsub", "-W", "depend=afterany:12.head", "-v", "RANKUP_SUCCESSOR=1", str(SCRIPT)]

@@ -6,10 +6,12 @@ import contextlib
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from rankup.batch.freeze import freeze, frozen_job
+from rankup.batch.queue import FOLLOW_PATIENCE_S, query_scheduler
 from rankup.batch.store import SubmittedRun, find
 from rankup.core import shell
 from rankup.core.arrays import indices, task_folder
@@ -29,6 +31,8 @@ from rankup.spec.jobspec import JobSpec
 
 _SUBMIT_TIMEOUT_S = 120
 _LIMITS_TIMEOUT_S = 10
+_ENDING_TIMEOUT_S = 60
+_ENDING_POLL_S = 0.5
 
 
 def submit(
@@ -111,9 +115,12 @@ def hand_over(job: Resolved, run: RunDir, env: Mapping[str, str]) -> SubmittedRu
     ids: list[str] = []
     try:
         ids.append(_ask(scheduler, _submit_command(scheduler, script, spec, site), job, env))
+        _wait_again(scheduler, ids[-1], spec, env)
         for _ in range(successors(job)):
             command = scheduler.successor_command(script, spec, site, ids[-1])
+            waits_for = {"after": (), "after_any": (ids[-1],)}
             ids.append(_ask(scheduler, command, job, env))
+            _wait_again(scheduler, ids[-1], spec.model_copy(update=waits_for), env)
         # Appended, not replaced: the job may have begun already, and writes its successor's id there too.
         with (run.path / "jobs").open("a") as file:
             file.write("".join(f"{ident}\n" for ident in ids))
@@ -122,6 +129,24 @@ def hand_over(job: Resolved, run: RunDir, env: Mapping[str, str]) -> SubmittedRu
             shell.run(scheduler.cancel_command(ids), env=scheduler.clean(env))
         raise
     return SubmittedRun(run, spec, site.scheduler, site.name)
+
+
+def _wait_again(scheduler: Scheduler, ident: str, spec: JobSpec, env: Mapping[str, str]) -> None:
+    """Have the job ``ident`` wait again if a job that it waits for has ended since: a scheduler may have forgotten it.
+
+    Not for jobs of which the scheduler knows nothing any more: it would end what waits for them.
+    """
+    again, others = scheduler.wait_again_command(ident, spec), (*spec.after, *spec.after_any)
+    if not again:
+        return
+    deadline = time.monotonic() + _ENDING_TIMEOUT_S
+    with contextlib.suppress(RankupError):  # it does not answer now; it has taken the job
+        known = query_scheduler(scheduler, others, FOLLOW_PATIENCE_S)
+        while any(job.ending for job in known.values()) and time.monotonic() < deadline:
+            time.sleep(_ENDING_POLL_S)
+            known = query_scheduler(scheduler, others, FOLLOW_PATIENCE_S)
+        if all(job in known for job in others) and any(job.state.ended for job in known.values()):
+            shell.run(again, env=scheduler.clean(env), timeout=_SUBMIT_TIMEOUT_S)
 
 
 def plan(job: Resolved) -> tuple[str, list[list[str]]]:

@@ -39,7 +39,7 @@ class JobStatus:
 
     ``native`` is the scheduler's own word for the state, ``reason`` why it waits or how it ended, in its words or in
     better ones. ``code`` is the exit code, 128 + N for a signal, None where unknown. ``elapsed`` in seconds.
-    ``suspended``: it has its nodes, and its processes do not run.
+    ``suspended``: it has its nodes, and its processes do not run. ``ending``: the scheduler is about to end it.
     ``out_of_time`` says that the scheduler ended it at its time limit.
     """
 
@@ -53,6 +53,7 @@ class JobStatus:
     elapsed: int | None = None
     name: str = ""
     suspended: bool = False
+    ending: bool = False
     out_of_time: bool = False
 
 
@@ -74,6 +75,10 @@ class Scheduler(ABC):
 
     def exclude_options(self, hosts: Sequence[str], spec: JobSpec) -> list[str]:
         """Options of a submit that keep the job off ``hosts``; [] if the scheduler has none, as PBS."""
+        return []
+
+    def wait_again_command(self, ident: str, spec: JobSpec) -> list[str]:
+        """Have the job ``ident`` wait once more for the jobs of ``spec``; [] if the scheduler forgets no such wait."""
         return []
 
     @abstractmethod

@@ -582,10 +582,10 @@ END_OF_PYTHON
     finish failed 1
   fi
 }
-# One node reads, and SLURM brings it to the others. Without sbcast, and if it fails, each node reads by itself.
+# In a job of SLURM one node reads, and sbcast sends it to the others. Otherwise, and if it fails, each node reads.
 broadcast() {
   local source
-  [ "${#HOSTS[@]}" -gt 1 ] && command -v sbcast >/dev/null || return 0
+  [ -n "${SLURM_JOB_ID:-}" ] && [ "${#HOSTS[@]}" -gt 1 ] && command -v sbcast >/dev/null || return 0
   for source in "${STAGE[@]}"; do
     [ ! -f "${source#*=}" ] || sbcast --force "${source#*=}" "$RANKUP_STAGE-${source%%=*}" ||
       say "sbcast failed: each node reads ${source#*=} by itself"

@@ -34,13 +34,16 @@ class Pbs(Scheduler):
     array_flag = "-J"
 
     def submit_command(self, script: Path, spec: JobSpec, site: Site) -> list[str]:
-        jobs = {"afterok": spec.after, "afterany": spec.after_any}
-        conditions = [":".join([condition, *ids]) for condition, ids in jobs.items() if ids]
-        depend = ["-W", f"depend={','.join(conditions)}"] if conditions else []
-        return ["qsub", *depend, str(script)]
+        return ["qsub", *_depend(spec), str(script)]
 
     def successor_command(self, script: Path, spec: JobSpec, site: Site, after: str) -> list[str]:
         return ["qsub", "-W", f"depend=afterany:{after}", "-v", "RANKUP_SUCCESSOR=1", str(script)]
+
+    def wait_again_command(self, ident: str, spec: JobSpec) -> list[str]:
+        """A job that is ending has released what waits for it, and still takes a new one, which then waits for ever.
+        Once it has ended, a qalter to the same jobs is answered rightly."""
+        depend = _depend(spec)
+        return ["qalter", *depend, ident] if depend else []
 
     def read_submit(self, done: Completed, spec: JobSpec) -> str:
         if done.code != 0:
@@ -147,6 +150,13 @@ class Pbs(Scheduler):
 
     def clean(self, env: Mapping[str, str]) -> dict[str, str]:
         return clean_environment(env)
+
+
+def _depend(spec: JobSpec) -> list[str]:
+    """The option for the jobs that ``spec`` waits for."""
+    jobs = {"afterok": spec.after, "afterany": spec.after_any}
+    conditions = [":".join([condition, *ids]) for condition, ids in jobs.items() if ids]
+    return ["-W", f"depend={','.join(conditions)}"] if conditions else []
 
 
 def _same(job: str, asked: str) -> bool:

@@ -63,6 +63,7 @@ def job_status(job: str, attributes: Mapping[str, str], limits: Mapping[int, str
         elapsed=None if state is JobState.PENDING else _seconds(attributes.get("resources_used.walltime", "")),
         name=attributes.get("Job_Name", ""),
         suspended=letter in ("S", "U"),
+        ending=letter == "E",
         out_of_time=reason == OUT_OF_TIME,
     )  # fmt: skip
 
