@@ -68,9 +68,9 @@ REFUSES: Refusals = {
     # ranks have different numbers of shards, some would wait for ever.
     "sum_in_body": Refusal(
         "shard-sum",
-        'with exact="any-world" a loop\'s body sees one virtual shard, and run.sum and run.mean would add up some '
-        "shards of the batch",
-        "run.meter.add(…) in the body, which knows; or add up on each rank, and sum after the inner loop",
+        'with exact="any-world" a loop\'s body sees one virtual shard, and run.sum, run.mean and means() would add up '
+        "some shards of the batch",
+        "only run.meter.add(…) in the body; evaluate, and call means(), run.sum and run.mean, after the inner loop",
         exit_code=1,
     ),
     "buffers_in_body": Refusal(
