@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -42,12 +43,16 @@ class FakeSlurm:
         self.folder.mkdir()
         programs = {"sbatch": SBATCH, "squeue": SQUEUE, "scancel": SCANCEL}
         programs |= {"sacct": FORGOTTEN, "scontrol": FORGOTTEN}
+        self.stand_ins(programs)
+        (self.folder / "last").write_text("100\n")
+        monkeypatch.setenv("PATH", f"{self.folder}:{os.environ['PATH']}")
+
+    def stand_ins(self, programs: Mapping[str, str]) -> None:
+        """Programs on PATH, by name: bash that finds the folder in HERE."""
         for name, text in programs.items():
             path = self.folder / name
             path.write_text(f"#!/bin/bash\nHERE={self.folder}\n{text}")
             path.chmod(0o755)
-        (self.folder / "last").write_text("100\n")
-        monkeypatch.setenv("PATH", f"{self.folder}:{os.environ['PATH']}")
 
     def sets(self, *jobs: tuple[str, str, str]) -> None:
         """``(id, STATE, reason)`` of each job that squeue lists; those that run do so on node1."""

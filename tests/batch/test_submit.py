@@ -196,8 +196,9 @@ QSTAT = """
 state=$(head -n 1 "$HERE/states")
 [ "$(wc -l <"$HERE/states")" = 1 ] || sed -i 1d "$HERE/states"
 [ -n "$state" ] || exit 0
-printf '{"Jobs": {"11.head": {"job_state": "%s", "Exit_status": 0}}}' "$state"
+printf '{"Jobs": {"%s": {"job_state": "%s", "Exit_status": 0}}}' "${@: -1}" "$state"
 """
+QALTER = 'echo "qalter $*" >>"$HERE/calls"\n'
 
 
 @pytest.mark.parametrize(
@@ -208,16 +209,25 @@ def test_a_job_is_told_again_to_wait_for_one_that_has_ended_meanwhile(
     asked, slurm, monkeypatch, states, told
 ):
     """PBS forgets who waits for a job that is just ending, and ends what waits for a job that it has forgotten."""
-    programs = {"qsub": QSUB, "qstat": QSTAT, "qalter": 'echo "qalter $*" >>"$HERE/calls"\n'}
-    for name, text in programs.items():
-        (slurm.folder / name).write_text(f"#!/bin/bash\nHERE={slurm.folder}\n{text}")
-        (slurm.folder / name).chmod(0o755)
+    slurm.stand_ins({"qsub": QSUB, "qstat": QSTAT, "qalter": QALTER})
     slurm.has("states", states.replace("-", "").replace(" ", "\n") + "\n")
     monkeypatch.setattr("rankup.batch.submit._ENDING_POLL_S", 0)
     if states == "E":  # as long as one waits for it
         monkeypatch.setattr("rankup.batch.submit._ENDING_TIMEOUT_S", 0)
     submit(asked("pbs", after_any=("11.head",)), env=os.environ)
     assert slurm.calls("qalter") == (["qalter -W depend=afterany:11.head 12.head"] if told else [])
+
+
+def test_a_job_waits_for_the_successor_that_came_while_it_was_submitted(asked, slurm):
+    """The job that has a successor asks once who waits for it, and may do so before that."""
+    slurm.stand_ins({"qsub": QSUB, "qstat": QSTAT, "qalter": QALTER})
+    slurm.has("states", "R\n")
+    first = submit(asked("pbs"), env=os.environ)
+    (first.run.path / "jobs").write_text("11.head\n")
+    slurm.stand_ins({"qsub": f"echo 13.head >>'{first.run.path}/jobs'\n{QSUB}"})
+    submit(asked("pbs", after=("11.head",)), env=os.environ)
+    assert slurm.calls("qsub")[1].startswith("qsub -W depend=afterok:11.head ")
+    assert slurm.calls("qalter") == ["qalter -W depend=afterok:13.head 12.head"]
 
 
 def test_successors_wait_behind_the_first_job_where_nodes_may_not_submit(asked, tmp_path, monkeypatch):

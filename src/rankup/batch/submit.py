@@ -104,13 +104,8 @@ def write_files(job: Resolved, run: RunDir, env: Mapping[str, str]) -> None:
 
 def hand_over(job: Resolved, run: RunDir, env: Mapping[str, str]) -> SubmittedRun:
     """Submit the job, and successors if they must be submitted now; their ids go to the file ``jobs``."""
-    spec, site = job.spec, job.site
+    spec, site = _waits_for_newest(job.spec), job.site
     scheduler = scheduler_named(site.scheduler)
-    waits_for = {
-        key: tuple(_newest(ident, spec.runs_root) for ident in getattr(spec, key))
-        for key in ("after", "after_any")
-    }
-    spec = spec.model_copy(update=waits_for)
     script = run.path / "job.sh"
     ids: list[str] = []
     try:
@@ -132,20 +127,25 @@ def hand_over(job: Resolved, run: RunDir, env: Mapping[str, str]) -> SubmittedRu
 
 
 def _wait_again(scheduler: Scheduler, ident: str, spec: JobSpec, env: Mapping[str, str]) -> None:
-    """Have the job ``ident`` wait again if a job that it waits for has ended since: a scheduler may have forgotten it.
+    """Have the job ``ident`` wait again if a job that it waits for has ended since, or has a successor since: the
+    scheduler may have forgotten the wait, and the job that has the successor may not have seen it.
 
     Not for jobs of which the scheduler knows nothing any more: it would end what waits for them.
     """
-    again, others = scheduler.wait_again_command(ident, spec), (*spec.after, *spec.after_any)
-    if not again:
+    if not scheduler.wait_again_command(ident, spec):
         return
     deadline = time.monotonic() + _ENDING_TIMEOUT_S
     with contextlib.suppress(RankupError):  # it does not answer now; it has taken the job
-        known = query_scheduler(scheduler, others, FOLLOW_PATIENCE_S)
-        while any(job.ending for job in known.values()) and time.monotonic() < deadline:
-            time.sleep(_ENDING_POLL_S)
+        while True:
+            newest = _waits_for_newest(spec)
+            others = (*newest.after, *newest.after_any)
             known = query_scheduler(scheduler, others, FOLLOW_PATIENCE_S)
-        if all(job in known for job in others) and any(job.state.ended for job in known.values()):
+            if not any(job.ending for job in known.values()) or time.monotonic() > deadline:
+                break
+            time.sleep(_ENDING_POLL_S)
+        changed = newest != spec or any(job.state.ended for job in known.values())
+        if changed and all(job in known for job in others):
+            again = scheduler.wait_again_command(ident, newest)
             shell.run(again, env=scheduler.clean(env), timeout=_SUBMIT_TIMEOUT_S)
 
 
@@ -188,6 +188,15 @@ def over_queue_limits(
         return []
     done = shell.run(command, env=scheduler.clean(env), timeout=_LIMITS_TIMEOUT_S)
     return scheduler.read_limits(done, job.spec, job.site, env)
+
+
+def _waits_for_newest(spec: JobSpec) -> JobSpec:
+    """``spec``, to wait for the current jobs of the runs that it waits for."""
+    waits_for = {
+        key: tuple(_newest(ident, spec.runs_root) for ident in getattr(spec, key))
+        for key in ("after", "after_any")
+    }
+    return spec.model_copy(update=waits_for)
 
 
 def _newest(ident: str, runs_root: Path) -> str:
