@@ -134,6 +134,20 @@ def test_more_tasks_than_gpus(tmp_path: Path):
     assert "1 of 3 processes find" in text(report, tmp_path, 200)
 
 
+@pytest.mark.parametrize(("device", "fails_for_it"), [("rank", True), ("local", False)])
+def test_a_gpu_that_the_program_names_and_the_node_lacks_fails_the_job(
+    tmp_path: Path, device: str, fails_for_it: bool
+):
+    program = (
+        "import os, torch, torch.distributed as dist\nrank = int(os.environ['SLURM_PROCID'])\n"
+        f"local = int(os.environ['SLURM_LOCALID'])\ndist.init_process_group('nccl')\ntorch.cuda.set_device({device})\n"
+    )
+    directives = ("--nodes=2", "--ntasks-per-node=3", "--gpus-per-node=2")
+    report = rehearsed(tmp_path, HEAD + "srun python train.py", directives, program=program)
+    assert "no-such-device" in codes(report)
+    assert fails(report.findings) is fails_for_it
+
+
 @pytest.mark.slow
 def test_mpirun_under_pbs(tmp_path: Path):
     body = (

@@ -263,7 +263,11 @@ def _devices(launch: Launch, job: Allocation) -> Iterator[Finding]:
         one = lost[0]
         by_local_rank = one.index == one.local_rank
         kind = "local rank" if by_local_rank else "device"
-        yield _warning(
+        # What the program says itself is sure. The local rank is only what most programs take.
+        sure = one.source != "its arguments" and all(
+            each.written_down.device is not None for each in launch.started
+        )
+        yield (_error if sure else _warning)(
             "no-such-device", launch,
             f"{len(lost)} of {len(launch.processes)} processes find no GPU for their {kind}: rank {one.rank} on "
             f"{one.host} {'has local rank ' if by_local_rank else 'takes cuda:'}{one.index}",
