@@ -297,6 +297,23 @@ def test_a_program_that_reads_slurms_variables_has_ranks_by_them(tmp_path: Path)
     assert "  ranks by  SLURM_PROCID\n" in text(report, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("rank", "size", "found"),
+    [("SLURM_PROCID", "SLURM_NTASKS", {"doubled-rank"}), ("RANK", "WORLD_SIZE", set())],
+)
+def test_workers_of_torchrun_inherit_slurms_rank(tmp_path: Path, rank: str, size: str, found: set[str]):
+    program = (
+        f"import os, torch.distributed as dist\nrank, world = int(os.environ['{rank}']), int(os.environ['{size}'])\n"
+        "dist.init_process_group('nccl', rank=rank, world_size=world)\n"
+    )
+    body = "srun torchrun --standalone --nproc_per_node=4 train.py"
+    report = rehearsed(tmp_path, body, ("--nodes=1", "--ntasks=1", "--gpus-per-node=4"), program=program)
+    assert (codes(report), fails(report.findings)) == (found, bool(found))
+    shown = text(report, tmp_path)
+    assert f"4 processes by torchrun, started by srun, world size {1 if found else 4}\n" in shown
+    assert f"  ranks by  {'SLURM_PROCID' if found else 'torchrun'}\n" in shown
+
+
 #: Many centres' tutorials: the rank is SLURM's, and the script exports the size.
 EXPORTED = "export WORLD_SIZE=$((SLURM_NNODES * SLURM_NTASKS_PER_NODE))\n"
 

@@ -22,6 +22,7 @@ def judge(launches: Sequence[Launch], job: Allocation) -> Iterator[Finding]:
     """All findings of ``launches``."""
     for launch in launches:
         yield from _agents(launch, job) if launch.agents else _ranks(launch, job)
+        yield from _inherited(launch)
         yield from _order(launch)
         yield from _devices(launch, job)
     yield from _copies(launches)
@@ -198,6 +199,23 @@ def _ranks(launch: Launch, job: Allocation) -> Iterator[Finding]:
     if meeting and len(ranks) > 1 and all(one.meeting == meeting for one in ranks):
         heads = [one.host for one in ranks if one.rank == 0]
         yield from _head(launch, job, meeting.rpartition(":")[0], heads, "rank 0 listens on its own node")
+
+
+def _inherited(launch: Launch) -> Iterator[Finding]:
+    """Workers of an agent that read the rank of the agent itself."""
+    ranks = [
+        one for one in launch.processes if one.agent is not None and not one.source.startswith(one.launcher)
+    ]
+    times = Counter((one.agent, one.rank) for one in ranks)
+    if not times or max(times.values()) == 1:
+        return
+    one = ranks[0]
+    name, number = one.launcher, len([each for each in ranks if each.rank == one.rank])
+    yield _error(
+        "doubled-rank", launch, f"{number} processes have rank {one.rank}: each reads {one.source}",
+        f"{name} starts them, and they inherit {one.source} from it. Each trains alone, or waits for the others.",
+        f"read RANK, WORLD_SIZE and LOCAL_RANK, which {name} sets, or start one python for each rank by srun",
+    )  # fmt: skip
 
 
 def _numbers(launch: Launch, ranks: Sequence[Process]) -> Iterator[Finding]:
