@@ -88,7 +88,7 @@ def submit_folder(script: Path) -> Path:
 def rehearse(script: Path, allocation: Allocation, options: Options, env: Mapping[str, str]) -> Rehearsal:
     """Rehearse ``script`` on ``allocation``. What the script names and this machine lacks is pretended, in a new round.
 
-    Raises ``RankupError``: ``script-not-found``, ``bad-script``, ``no-sandbox``.
+    Raises ``RankupError``: ``script-not-found``, ``not-a-script``, ``bad-script``, ``no-sandbox``.
     """
     script, folder = script.absolute(), submit_folder(script)
     text = _read(script, allocation.scheduler)
@@ -120,6 +120,12 @@ def _read(script: Path, scheduler: str) -> str:
         text = script.read_bytes().decode(errors="replace")
     except OSError as error:
         raise RankupError("script-not-found", f"cannot read {script}: {error.strerror}") from None
+    if script.suffix == ".toml":
+        raise RankupError(
+            "not-a-script",
+            f"{script.name} is a job file, and rehearse runs a job script",
+            hint=f"rankup render {script.name} > {script.stem}.sh, then rankup rehearse {script.stem}.sh",
+        )
     if not text.startswith("#!") and scheduler == "slurm":  # PBS takes the user's shell
         raise RankupError(
             "bad-script",
