@@ -359,6 +359,17 @@ def test_a_python_of_an_environment_is_caught_too(tmp_path: Path):
     assert [one.command for one in report.launches[0].processes] == ["python3 train.py"]
 
 
+def test_what_is_missing_is_learnt_also_where_the_script_sends_its_messages_to_a_file(tmp_path: Path):
+    (tmp_path / "my.log").write_text("job.sh: line 9: /opt/of/another/job: No such file or directory\n")
+    body = (
+        "exec >>my.log 2>&1\nsource /opt/site/venv/bin/activate || exit 1\nsrun python train.py\ncd nowhere"
+    )
+    report = rehearsed(tmp_path, body, ("--nodes=1", "--ntasks=1"))
+    assert report.rehearsal.pretended == ["/opt/site/venv/bin/activate"]
+    assert codes(report) == {"not-here", "missing-file"}
+    assert "nowhere: No such file" in report.rehearsal.output
+
+
 def test_what_is_not_on_this_machine_is_pretended_and_said(tmp_path: Path):
     body = (
         "module purge; source /opt/cluster/env/bin/activate; conda activate torch\ncd /scratch/alice/project\n"

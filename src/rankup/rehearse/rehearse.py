@@ -37,6 +37,8 @@ _MISSING = re.compile(
 _MISSING_ELSEWHERE = re.compile(
     r"[ :'‘](?P<path>/[^:'’\n]+)['’]?(?: for reading)?: (?:Cannot open: )?No such file or", re.M
 )
+#: In which files that a script wrote its messages stand: it has sent them there by ``exec >file 2>&1``.
+_MESSAGES = (re.compile(r"^\S+: line \d+: ", re.M), _MISSING, _MISSING_ELSEWHERE)
 
 MOST_PROCESSES = 1500  # of a rehearsal; with more of them everything is ended
 
@@ -208,6 +210,9 @@ def _once(
         rehearsal.code, rehearsal.ended_by = result["code"], result["ended_by"]
         rehearsal.changed, rehearsal.overlaid = result["changed"], result["overlaid"]
         rehearsal.left_out = result.get("left_out", [])
+        for written in result.get("written", ()):
+            if any(message.search(written) for message in _MESSAGES):
+                rehearsal.output += written
         return rehearsal
 
 
