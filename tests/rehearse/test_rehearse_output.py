@@ -134,6 +134,20 @@ def test_more_tasks_than_gpus(tmp_path: Path):
     assert "1 of 3 processes find" in text(report, tmp_path, 200)
 
 
+@pytest.mark.parametrize(("device", "fails_for_it"), [("rank", True), ("local", False)])
+def test_a_gpu_that_the_program_names_and_the_node_lacks_fails_the_job(
+    tmp_path: Path, device: str, fails_for_it: bool
+):
+    program = (
+        "import os, torch, torch.distributed as dist\nrank = int(os.environ['SLURM_PROCID'])\n"
+        f"local = int(os.environ['SLURM_LOCALID'])\ndist.init_process_group('nccl')\ntorch.cuda.set_device({device})\n"
+    )
+    directives = ("--nodes=2", "--ntasks-per-node=3", "--gpus-per-node=2")
+    report = rehearsed(tmp_path, HEAD + "srun python train.py", directives, program=program)
+    assert "no-such-device" in codes(report)
+    assert fails(report.findings) is fails_for_it
+
+
 @pytest.mark.slow
 def test_mpirun_under_pbs(tmp_path: Path):
     body = (
@@ -283,6 +297,23 @@ def test_a_program_that_reads_slurms_variables_has_ranks_by_them(tmp_path: Path)
     assert "  ranks by  SLURM_PROCID\n" in text(report, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("rank", "size", "found"),
+    [("SLURM_PROCID", "SLURM_NTASKS", {"doubled-rank"}), ("RANK", "WORLD_SIZE", set())],
+)
+def test_workers_of_torchrun_inherit_slurms_rank(tmp_path: Path, rank: str, size: str, found: set[str]):
+    program = (
+        f"import os, torch.distributed as dist\nrank, world = int(os.environ['{rank}']), int(os.environ['{size}'])\n"
+        "dist.init_process_group('nccl', rank=rank, world_size=world)\n"
+    )
+    body = "srun torchrun --standalone --nproc_per_node=4 train.py"
+    report = rehearsed(tmp_path, body, ("--nodes=1", "--ntasks=1", "--gpus-per-node=4"), program=program)
+    assert (codes(report), fails(report.findings)) == (found, bool(found))
+    shown = text(report, tmp_path)
+    assert f"4 processes by torchrun, started by srun, world size {1 if found else 4}\n" in shown
+    assert f"  ranks by  {'SLURM_PROCID' if found else 'torchrun'}\n" in shown
+
+
 #: Many centres' tutorials: the rank is SLURM's, and the script exports the size.
 EXPORTED = "export WORLD_SIZE=$((SLURM_NNODES * SLURM_NTASKS_PER_NODE))\n"
 
@@ -326,6 +357,17 @@ def test_a_python_of_an_environment_is_caught_too(tmp_path: Path):
 
     report = rehearsed(tmp_path, f"{sys.executable} train.py", ("--nodes=1",))
     assert [one.command for one in report.launches[0].processes] == ["python3 train.py"]
+
+
+def test_what_is_missing_is_learnt_also_where_the_script_sends_its_messages_to_a_file(tmp_path: Path):
+    (tmp_path / "my.log").write_text("job.sh: line 9: /opt/of/another/job: No such file or directory\n")
+    body = (
+        "exec >>my.log 2>&1\nsource /opt/site/venv/bin/activate || exit 1\nsrun python train.py\ncd nowhere"
+    )
+    report = rehearsed(tmp_path, body, ("--nodes=1", "--ntasks=1"))
+    assert report.rehearsal.pretended == ["/opt/site/venv/bin/activate"]
+    assert codes(report) == {"not-here", "missing-file"}
+    assert "nowhere: No such file" in report.rehearsal.output
 
 
 def test_what_is_not_on_this_machine_is_pretended_and_said(tmp_path: Path):

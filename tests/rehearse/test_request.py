@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rankup.check.document import Document
 from rankup.check.facts.job.reader import read_job
 from rankup.errors import RankupError
+from rankup.rehearse.rehearse import Options
+from rankup.rehearse.report import report_of
 from rankup.rehearse.request import Sizes, allocation_of
 
 
@@ -35,3 +39,11 @@ def test_a_number_that_sbatch_refuses_is_refused(directive: str, said: str):
 )
 def test_what_sbatch_takes_or_nobody_knows_is_rehearsed(directive: str):
     assert allocation_of(request_of(directive), Sizes(), "job")[0].num_nodes in (1, 2)
+
+
+def test_a_job_file_is_rendered_first(tmp_path: Path):
+    (tmp_path / "job.toml").write_text("[run]\nscript = 'train.py'\n")
+    with pytest.raises(RankupError) as caught:
+        report_of(tmp_path / "job.toml", Sizes(), Options(), {})
+    assert caught.value.code == "not-a-script"
+    assert "rankup render job.toml > job.sh" in str(caught.value.hint)

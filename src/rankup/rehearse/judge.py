@@ -22,6 +22,7 @@ def judge(launches: Sequence[Launch], job: Allocation) -> Iterator[Finding]:
     """All findings of ``launches``."""
     for launch in launches:
         yield from _agents(launch, job) if launch.agents else _ranks(launch, job)
+        yield from _inherited(launch)
         yield from _order(launch)
         yield from _devices(launch, job)
     yield from _copies(launches)
@@ -200,6 +201,23 @@ def _ranks(launch: Launch, job: Allocation) -> Iterator[Finding]:
         yield from _head(launch, job, meeting.rpartition(":")[0], heads, "rank 0 listens on its own node")
 
 
+def _inherited(launch: Launch) -> Iterator[Finding]:
+    """Workers of an agent that read the rank of the agent itself."""
+    ranks = [
+        one for one in launch.processes if one.agent is not None and not one.source.startswith(one.launcher)
+    ]
+    times = Counter((one.agent, one.rank) for one in ranks)
+    if not times or max(times.values()) == 1:
+        return
+    one = ranks[0]
+    name, number = one.launcher, len([each for each in ranks if each.rank == one.rank])
+    yield _error(
+        "doubled-rank", launch, f"{number} processes have rank {one.rank}: each reads {one.source}",
+        f"{name} starts them, and they inherit {one.source} from it. Each trains alone, or waits for the others.",
+        f"read RANK, WORLD_SIZE and LOCAL_RANK, which {name} sets, or start one python for each rank by srun",
+    )  # fmt: skip
+
+
 def _numbers(launch: Launch, ranks: Sequence[Process]) -> Iterator[Finding]:
     doubled = {rank: times for rank, times in Counter(one.rank for one in ranks).items() if times > 1}
     if doubled:
@@ -263,7 +281,11 @@ def _devices(launch: Launch, job: Allocation) -> Iterator[Finding]:
         one = lost[0]
         by_local_rank = one.index == one.local_rank
         kind = "local rank" if by_local_rank else "device"
-        yield _warning(
+        # What the program says itself is sure. The local rank is only what most programs take.
+        sure = one.source != "its arguments" and all(
+            each.written_down.device is not None for each in launch.started
+        )
+        yield (_error if sure else _warning)(
             "no-such-device", launch,
             f"{len(lost)} of {len(launch.processes)} processes find no GPU for their {kind}: rank {one.rank} on "
             f"{one.host} {'has local rank ' if by_local_rank else 'takes cuda:'}{one.index}",

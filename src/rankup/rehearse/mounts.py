@@ -28,6 +28,7 @@ from rankup.rehearse.system_calls import (
 
 _MOST_ENTRIES = 4000
 _NOT_COPIED = ("proc", "sys", "dev", "run")
+_MOST_TEXT = 4 << 20  # that is read of what a script wrote
 MOST_BYTES = 1 << 30  # that a script may write, all in memory
 
 
@@ -209,6 +210,22 @@ class Mounts:
             path for path in found if path.rstrip("/") not in ours and not path.startswith(str(self.scratch))
         ]
         return sorted(wrote)[:1000]
+
+    def written(self, changed: Iterable[str]) -> list[str]:
+        """The texts that the command added to files: one of them may be where its messages went."""
+        texts, left = [], _MOST_TEXT
+        for path in changed:
+            for upper, lower in self.uppers:
+                file = upper / os.path.relpath(path, lower) if lower and leads_to(lower, [path]) else upper
+                with contextlib.suppress(OSError):
+                    if file.is_symlink() or not file.is_file() or file.stat().st_size > left:
+                        continue
+                    data, before = file.read_bytes(), Path(path)
+                    if before.is_file():
+                        data = data.removeprefix(before.read_bytes())
+                    left -= len(data)
+                    texts += [] if b"\0" in data else [data.decode(errors="replace")]
+        return texts
 
 
 def leads_to(path: str, wanted: Iterable[str]) -> bool:

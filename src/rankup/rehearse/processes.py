@@ -259,12 +259,18 @@ def _workers(one: Started, agent: Agent, number: int, arrivals: dict[tuple[str, 
     places = agent.slots or ((one.host, agent.workers),)
     source = agent.launcher + (", by arrival" if agent.node_rank is None else "")
     made, first = [], node_rank * agent.workers
+    by, inherited = one.written_down.rank_by, None
+    if by not in _RANKS and by in one.environment:  # the agent's own rank, which its workers inherit
+        inherited, source = _number(one.environment[by]), by
+        if one.written_down.size_by not in ("", *_RANKS):
+            world = _number(one.environment.get(one.written_down.size_by, "")) or world
     cpus, sharing = one.cpus
     for index, (host, count) in enumerate(places):
         for local in range(count):
-            device, taken = one.device(first + local, local)
+            rank = first + local if inherited is None else inherited
+            device, taken = one.device(rank, local)
             made.append(Process(
-                number, host, node_rank + index, first + local, local, world, device, _cpus_text(cpus, sharing * count),
+                number, host, node_rank + index, rank, local, world, device, _cpus_text(cpus, sharing * count),
                 agent.master or _c10d_master(one, agent), command, one.event["cwd"], agent.launcher, source, arrived,
                 one.environment, taken, own,
             ))  # fmt: skip

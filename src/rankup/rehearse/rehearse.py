@@ -37,6 +37,8 @@ _MISSING = re.compile(
 _MISSING_ELSEWHERE = re.compile(
     r"[ :'‘](?P<path>/[^:'’\n]+)['’]?(?: for reading)?: (?:Cannot open: )?No such file or", re.M
 )
+#: In which files that a script wrote its messages stand: it has sent them there by ``exec >file 2>&1``.
+_MESSAGES = (re.compile(r"^\S+: line \d+: ", re.M), _MISSING, _MISSING_ELSEWHERE)
 
 MOST_PROCESSES = 1500  # of a rehearsal; with more of them everything is ended
 
@@ -88,7 +90,7 @@ def submit_folder(script: Path) -> Path:
 def rehearse(script: Path, allocation: Allocation, options: Options, env: Mapping[str, str]) -> Rehearsal:
     """Rehearse ``script`` on ``allocation``. What the script names and this machine lacks is pretended, in a new round.
 
-    Raises ``RankupError``: ``script-not-found``, ``bad-script``, ``no-sandbox``.
+    Raises ``RankupError``: ``script-not-found``, ``not-a-script``, ``bad-script``, ``no-sandbox``.
     """
     script, folder = script.absolute(), submit_folder(script)
     text = _read(script, allocation.scheduler)
@@ -120,6 +122,12 @@ def _read(script: Path, scheduler: str) -> str:
         text = script.read_bytes().decode(errors="replace")
     except OSError as error:
         raise RankupError("script-not-found", f"cannot read {script}: {error.strerror}") from None
+    if script.suffix == ".toml":
+        raise RankupError(
+            "not-a-script",
+            f"{script.name} is a job file, and rehearse runs a job script",
+            hint=f"rankup render {script.name} > {script.stem}.sh, then rankup rehearse {script.stem}.sh",
+        )
     if not text.startswith("#!") and scheduler == "slurm":  # PBS takes the user's shell
         raise RankupError(
             "bad-script",
@@ -202,6 +210,9 @@ def _once(
         rehearsal.code, rehearsal.ended_by = result["code"], result["ended_by"]
         rehearsal.changed, rehearsal.overlaid = result["changed"], result["overlaid"]
         rehearsal.left_out = result.get("left_out", [])
+        for written in result.get("written", ()):
+            if any(message.search(written) for message in _MESSAGES):
+                rehearsal.output += written
         return rehearsal
 
 

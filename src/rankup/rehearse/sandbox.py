@@ -121,6 +121,7 @@ def _process_one(libc: Libc, mounts: Mounts, plan: dict[str, Any], uid: int) -> 
     os.fchdir(outside)
     os.chroot(".")
     result["changed"] = mounts.changed()
+    result["written"] = mounts.written(result["changed"])
     (scratch / "result.json").write_text(json.dumps(result))
 
 

@@ -1,4 +1,4 @@
-"""What a program writes down instead of asking its launcher: the world size, and the device of each rank."""
+"""What a program says itself: its world size, the device of each rank, and the variables that it has its rank by."""
 
 from __future__ import annotations
 
@@ -11,15 +11,20 @@ from pathlib import Path
 from rankup.check.document import Document
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.reader import read_program
-from rankup.check.facts.program.value import Kind, Value, is_only, the_constant
+from rankup.check.facts.program.value import KIND_OF_VARIABLE, Kind, Value, is_only, the_constant
 
 
 @dataclass(frozen=True)
 class WrittenDown:
-    """``world_size`` of ``init_process_group``; ``device``: a number for all ranks, or ``rank``: the global rank."""
+    """``world_size`` of ``init_process_group``; ``device``: a number for all ranks, or ``rank``: the global rank.
+
+    ``rank_by`` and ``size_by``: the one variable that ``init_process_group`` gets each from, if it gets them.
+    """
 
     world_size: int | None = None
     device: int | str | None = None
+    rank_by: str = ""
+    size_by: str = ""
 
     def index(self, rank: int | None, local_rank: int | None) -> int | None:
         """The number of the GPU that a rank takes, among those that it sees."""
@@ -41,8 +46,20 @@ def written_down(path: str) -> WrittenDown:
     size = sizes.pop() if len(sizes) == 1 else None
     devices = {_index(value) for value in _devices(program)}
     return WrittenDown(
-        size if isinstance(size, int) and size > 0 else None, devices.pop() if len(devices) == 1 else None
+        size if isinstance(size, int) and size > 0 else None,
+        devices.pop() if len(devices) == 1 else None,
+        _variable([program.value(call, "rank", 4) for call in program.inits], Kind.RANK),
+        _variable([program.value(call, "world_size", 3) for call in program.inits], Kind.WORLD_SIZE),
     )
+
+
+def _variable(values: list[Value], kind: Kind) -> str:
+    """The variable that all of ``values`` are read from; "" if there is not just one."""
+    read = {
+        atom.detail if is_only(value, kind) else "" for value in values for atom in value if not atom.fallback
+    }
+    name = read.pop() if len(read) == 1 and all(values) else ""
+    return name if name in KIND_OF_VARIABLE else ""
 
 
 def _read(path: str) -> Document | None:
