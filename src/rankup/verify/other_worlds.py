@@ -169,7 +169,8 @@ def judge_worlds(apart: Distance, same: bool) -> tuple[str, bool, Finding | None
             Severity.ERROR,
             f"another number of processes trains another model: {apart.tensor} differs by {apart.largest:.1e}",
             why="the samples of each step are the same, and in fp64 rounding is at most 1e-9",
-            fix="turn off dropout and BatchNorm, which depend on how a batch is divided; do not use the rank or the "
-            "number of processes in the computation",
+            fix="for a loss that is not a mean over samples (but over tokens, nodes, pixels) use "
+            "run.backward(loss, count=…), see docs/how-to/losses.md; turn off dropout and BatchNorm, which depend on "
+            "how a batch is divided; do not use the rank or the number of processes in the computation",
         ),
     )
