@@ -158,7 +158,8 @@ def judge_worlds(apart: Distance, same: bool) -> tuple[str, bool, Finding | None
                 f"on another number of processes the final weights differ by {apart.largest:.1e}; in this precision "
                 "that may be rounding or a fault",
                 why="sums over other parts of a batch are rounded differently, and an optimizer amplifies this",
-                fix="use --precision fp64 without dropout and BatchNorm: there rounding is at most 1e-9",
+                fix="train in fp64, without dropout and BatchNorm: there rounding is at most 1e-9; a script has "
+                'rankup.init(precision="fp64"), a workload of rankup takes --precision fp64',
             ),
         )
     return (
