@@ -233,6 +233,16 @@ def test_diff_writes_nothing_and_patch_takes_it(folder, capsys):
     assert [line for line in out.splitlines() if line[0] in "+-"][:2] == ["--- a/job.sh", "+++ b/job.sh"]
 
 
+def test_a_diff_of_nothing_says_why(folder, capsys):
+    (folder / "train.py").write_text(PROGRAM)
+    (folder / "job.sh").write_text(HEAD_ONLY)
+    code, out, said = check(capsys, "--diff", "job.sh")
+    assert (code, out) == (0, "")
+    assert said.endswith("none has a safe fix; 1 can be fixed with --unsafe-fixes\n")
+    (folder / "job.sh").write_text(RIGHT)
+    assert "nothing found" in check(capsys, "--diff", "job.sh")[2]
+
+
 def test_a_comment_allows_one_place(folder, capsys):
     allowed = HEAD_ONLY.replace("\ntorchrun", "\n# rankup: allow RK101 (others start by hand)\ntorchrun")
     (folder / "job.sh").write_text(allowed)

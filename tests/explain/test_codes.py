@@ -29,7 +29,7 @@ def test_calls_and_rows_are_read_with_what_is_assigned_around_them():
     said = {one.code: one for one in said_in_python(MODULE, "m.py")}
     assert said["row-code"] == Said("row-code", "a message of a row", "", "a hint of a row", "m.py")
     assert said["no-table"] == Said("no-table", "not with <strategy>", "", "use ddp", "m.py")
-    assert said["a-code"] == Said("a-code", "no <name>…", "", "<hint>", "m.py")
+    assert said["a-code"] == Said("a-code", "no <name>…", "", "", "m.py")
     assert said["other-code"].message == said["a-code"].message
     assert said["bad-<kind>"] == Said("bad-<kind>", "the reason | a message", "", "mend it", "m.py")
     assert len(said) == 5
@@ -40,6 +40,22 @@ def test_a_text_that_is_chosen_is_given_in_all_its_forms():
         'def f():\n    h = "a" if x else "b" + c\n    RankupError("a-b", "m", hint=h)', "m.py"
     )
     assert one.hint == "a | b<c>"
+
+
+def test_a_text_that_a_caller_passes_is_his():
+    helper = 'def refuse(why):\n    raise RankupError("a-b", why, hint=sigh)\n'
+    callers = 'def f():\n    text = "two words"\n    refuse(text)\n    refuse(why=f"no {name}")\n'
+    assert list(said_in_python(helper + callers, "m.py")) == [
+        Said("a-b", "two words | no <name>", "", "", "m.py")
+    ]
+
+
+def test_a_text_of_nothing_that_is_known_is_left_out():
+    texts = (
+        text for said in all_said().values() for one in said for text in (one.message, one.why, one.hint)
+    )
+    assert [text for text in texts if re.fullmatch(r"[\W]*(<\w+>[\W]*)+|…", text)] == []
+    assert all(one.message for code in ("bad-metric", "bad-duration") for one in said_under(code))
 
 
 def test_every_code_that_a_test_of_an_error_expects_is_known():

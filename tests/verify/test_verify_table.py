@@ -6,6 +6,7 @@ from rankup.findings.finding import Finding, Severity
 from rankup.verify.proof import Proof
 from rankup.verify.scenario import Scenario
 from rankup.verify.table import as_dict, text
+from rankup.verify.values import Distance
 
 ONCE = Scenario("uninterrupted, twice", "2", 2, 0, 20, "identical", True)
 KILLED = Scenario(
@@ -72,8 +73,16 @@ def test_what_was_not_compared_is_said():
 
 def test_rounding_that_cannot_be_judged_is_not_called_a_proof_of_everything():
     note = Finding("rounding-not-judged", Severity.NOTE, "apart", why="sums", fix="fp64")
-    worlds = Scenario("stopped, other processes", "1→2", 2, 0, 20, "not judged: …", True, note)
-    assert text(Proof((ONCE, worlds))).endswith("proved, except for the parts that were not judged")
+    worlds = Scenario(
+        "stopped, other processes", "1→2", 2, 0, 20, "not judged: …", True, note, Distance(8.5e-4, "w", False)
+    )
+    apart = "on 1→2 processes the weights differ by up to 8.5e-04, which this precision cannot judge"
+    for others, last in (
+        ({}, f"proved on the same number of processes alone: {apart}"),
+        ({"not_crossed": ("a kill",)}, f"not proved: {apart}; see what was not crossed"),
+        ({"lost": ("warning: lost",)}, f"not proved: {apart}; because an attempt lost state"),
+    ):
+        assert text(Proof((ONCE, worlds), **others)).splitlines()[-1] == last
 
 
 def test_nothing_is_proved_if_an_attempt_said_that_something_was_lost():

@@ -54,6 +54,17 @@ def test_other_numbers_of_processes_are_judged_by_the_largest_difference(
     assert (finding.code if finding else None) == code
 
 
+def test_of_rounding_the_hint_says_how_a_script_trains_in_fp64():
+    *_, finding = judge_worlds(judge([apart(1e-7, "float32[3]")]), True)
+    assert finding is not None and 'rankup.init(precision="fp64")' in finding.fix
+
+
+def test_of_another_model_in_fp64_the_loss_is_suspected_first():
+    *_, finding = judge_worlds(judge([apart(2e-9)]), True)
+    assert finding is not None and "run.backward(loss, count=…), see docs/how-to/losses.md" in finding.fix
+    assert finding.fix.index("count=") < finding.fix.index("dropout")
+
+
 @pytest.mark.parametrize(
     ("differences", "difference", "verdict"),
     [

@@ -20,12 +20,9 @@ from rankup.errors import RankupError
 from rankup.run.interrupts import Interrupts
 from rankup.snapshots.layout import MANIFEST, entries, trainings
 
-TargetArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="[RUN]", help="directory, id or name of a run, or id of a job; default: the latest run"
-    ),
-]
+_ONE = "directory, id or name of a run, or id of a job; default:"
+TargetArgument = Annotated[str, typer.Argument(metavar="[RUN]", help=f"{_ONE} the latest run")]
+OneOrAllArgument = Annotated[str, typer.Argument(metavar="[RUN]", help=f"{_ONE} a table of all runs")]
 RunsRootOption = Annotated[Path, typer.Option(metavar="DIR", help="directory of the run directories")]
 RUNS_ROOT = Path("runs")
 

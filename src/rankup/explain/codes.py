@@ -1,7 +1,7 @@
 """What rankup says under a code, read from the places of its own source that say it: no text is written twice.
 
 A place is a call (``RankupError("in-use", …)``), a row in Python that begins with a code, or a table in TOML. What is
-known only when it is said has a name in ``<>``, or is ``…``.
+known only when it is said has a name in ``<>``, or is ``…``; a text of nothing else is left out.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ def _said(words: str) -> list[Said]:
             source = path.relative_to(PACKAGE).as_posix()
             said = said_in_python(text, source) if path.suffix == ".py" else _said_in_toml(path, source)
             found.update(dict.fromkeys(said))
-    return list(found)
+    worded = {one.code for one in found if one.message or one.why or one.hint}
+    return [one for one in found if one.message or one.why or one.hint or one.code not in worded]
 
 
 def _said_in_toml(path: Path, source: str) -> Iterator[Said]:
@@ -99,11 +100,20 @@ def said_in_python(text: str, source: str) -> Iterator[Said]:
     tree = ast.parse(text)
     for given, scope in _places(tree, tree):
         names = _assigned(scope)
-        codes, *texts = (_texts(given.get(name), names) for name in ("code", *_FIELDS))
-        message, why, hint = (" | ".join(dict.fromkeys(filter(None, one))) for one in texts)
+        codes = _texts(given.get("code"), names)
+        if not any(map(_CODE.fullmatch, codes)):
+            continue
+        passed = {**_passed(scope, tree), **names}
+        texts = [dict.fromkeys(filter(None, _texts(given.get(name), passed))) for name in _FIELDS]
+        message, why, hint = (" | ".join(filter(_has_words, one)) for one in texts)
         for code in codes:
-            if _CODE.fullmatch(code) and message:
+            if _CODE.fullmatch(code) and texts[0]:
                 yield Said(code, message, why, hint, source)
+
+
+def _has_words(text: str) -> bool:
+    """Whether something of ``text`` is known before it is said."""
+    return re.search(r"\w", _LATER.sub("", text)) is not None
 
 
 def _places(node: ast.AST, scope: ast.AST) -> Iterator[tuple[dict[str, ast.expr], ast.AST]]:
@@ -144,6 +154,23 @@ def _assigned(scope: ast.AST) -> Scope:
                 for name, value in pairs:
                     if isinstance(name, ast.Name):
                         found.setdefault(name.id, []).append(value)
+    return found
+
+
+def _passed(scope: ast.AST, tree: ast.AST) -> Scope:
+    """parameter → what the calls of the function ``scope`` within its module pass, in words of their own places."""
+    if not isinstance(scope, ast.FunctionDef):
+        return {}
+    found: dict[str, list[ast.expr]] = {}
+    for caller in (
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node is not scope
+    ):
+        for call in ast.walk(caller):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == scope.name:
+                given = dict(zip((one.arg for one in scope.args.args), call.args, strict=False))
+                given |= {one.arg: one.value for one in call.keywords if one.arg}
+                for name, value in given.items():
+                    found.setdefault(name, []).extend(map(ast.Constant, _texts(value, _assigned(caller))))
     return found
 
 

@@ -158,7 +158,8 @@ def judge_worlds(apart: Distance, same: bool) -> tuple[str, bool, Finding | None
                 f"on another number of processes the final weights differ by {apart.largest:.1e}; in this precision "
                 "that may be rounding or a fault",
                 why="sums over other parts of a batch are rounded differently, and an optimizer amplifies this",
-                fix="use --precision fp64 without dropout and BatchNorm: there rounding is at most 1e-9",
+                fix="train in fp64, without dropout and BatchNorm: there rounding is at most 1e-9; a script has "
+                'rankup.init(precision="fp64"), a workload of rankup takes --precision fp64',
             ),
         )
     return (
@@ -169,7 +170,8 @@ def judge_worlds(apart: Distance, same: bool) -> tuple[str, bool, Finding | None
             Severity.ERROR,
             f"another number of processes trains another model: {apart.tensor} differs by {apart.largest:.1e}",
             why="the samples of each step are the same, and in fp64 rounding is at most 1e-9",
-            fix="turn off dropout and BatchNorm, which depend on how a batch is divided; do not use the rank or the "
-            "number of processes in the computation",
+            fix="for a loss that is not a mean over samples (but over tokens, nodes, pixels) use "
+            "run.backward(loss, count=…), see docs/how-to/losses.md; turn off dropout and BatchNorm, which depend on "
+            "how a batch is divided; do not use the rank or the number of processes in the computation",
         ),
     )

@@ -6,13 +6,13 @@ from textwrap import wrap
 from typing import Any
 
 from rankup.core.columns import aligned
-from rankup.findings.finding import Severity
 from rankup.findings.text import TABLE_WIDTH, text_lines
 from rankup.verify import conclusion
 from rankup.verify.conclusion import NOT_JUDGED, Proof
 
 _HEADINGS = ("what", "processes", "attempts", "kills", "steps compared", "verdict")
 _LEFT = ("what", "verdict")
+NOT_JUDGED_ROUNDING = "rounding-not-judged"  # the code of a finding
 
 
 def text(proof: Proof) -> str:
@@ -102,13 +102,15 @@ def verdict(proof: Proof) -> str:
         if all(s.same for s in scenarios if s.distance is None):
             how = "continued or repeated on other numbers of processes"
         return f"differs: this training is not the same when it is {how}"
+    if unjudged := _not_judged(proof):
+        if proof.not_crossed or proof.lost:
+            return f"not proved: {unjudged}; {_doubt(proof)}"
+        return f"proved on the same number of processes alone: {unjudged}"
     if proof.not_crossed:
         steps = max(s.steps_compared for s in scenarios)
-        return f"no difference found in {steps} steps; not proved, see what was not crossed"
+        return f"no difference found in {steps} steps; not proved, {_doubt(proof)}"
     if proof.lost:
-        return "no difference found; not proved, because an attempt lost state"
-    if any(s.finding is not None and s.finding.severity is Severity.NOTE for s in scenarios):
-        return "proved, except for the parts that were not judged"
+        return f"no difference found; not proved, {_doubt(proof)}"
     if proof.last_step is not None:
         return f"proved to step {proof.last_step}: the same model, bit for bit; without --shorten the whole training"
     if proof.epoch_steps is not None:
@@ -120,4 +122,23 @@ def verdict(proof: Proof) -> str:
         "proved: the same model, bit for bit"
         if all(s.verdict == "identical" for s in scenarios)
         else "proved: the same model, except for rounding on other numbers of processes"
+    )
+
+
+def _doubt(proof: Proof) -> str:
+    return "see what was not crossed" if proof.not_crossed else "because an attempt lost state"
+
+
+def _not_judged(proof: Proof) -> str:
+    """What differs on other numbers of processes, and may be rounding; "" without it."""
+    apart = {
+        s.processes: s.distance.largest
+        for s in proof.scenarios
+        if s.distance is not None and s.finding is not None and s.finding.code == NOT_JUDGED_ROUNDING
+    }
+    if not apart:
+        return ""
+    return (
+        f"on {' and '.join(apart)} processes the weights differ by up to {max(apart.values()):.1e}, which this "
+        "precision cannot judge"
     )

@@ -186,6 +186,8 @@ def test_what_is_no_number_is_refused(run: rankup.Run, value: Any, says: str | N
     with pytest.raises(rankup.RankupError) as refused:
         run.meter.add(x=value, count=2)
     assert refused.value.code == "bad-metric" and says in refused.value.message
+    if isinstance(value, torch.Tensor):  # such as a hit for each node
+        assert "run.meter.add(x=….mean(), count=…)" in str(refused.value.hint)
 
 
 def test_training_and_test_are_not_averaged_together(run: rankup.Run):

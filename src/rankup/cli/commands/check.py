@@ -85,6 +85,8 @@ def check(
         if diff:
             for before, after in changes.values():
                 print(difference(before, after), end="")
+            if not changes:
+                console.say(_no_fix(checked, safeties))
             raise typer.Exit(1 if changes else 0)
         for path, (_, after) in changes.items():
             _write(Path(path), after.text)
@@ -102,6 +104,16 @@ def check(
     failed = _failed(checked, selection.strict)
     diagnostics.write(write, checked, fixed_files=fixed, failed=failed)
     raise typer.Exit(1 if failed else 0)
+
+
+def _no_fix(checked: Checked, safeties: frozenset[Safety]) -> str:
+    """Why a diff is empty."""
+    found = len(checked.findings)
+    if not found:
+        return "nothing found"
+    left = sum(checked.can_fix(one) and one.rule.safety not in safeties for one in checked.diagnostics)
+    which, needs = ("safe ", f"; {left} can be fixed with --unsafe-fixes") if left else ("", "")
+    return f"{found} finding{'s' * (found != 1)}, none has a {which}fix{needs}"
 
 
 def _failed(checked: Checked, strict: bool) -> bool:

@@ -14,7 +14,7 @@ from rankup.cli.options import JsonOption
 from rankup.cli.output import console
 from rankup.cli.output.console import shown
 from rankup.cli.output.table import Cell, print_table
-from rankup.cli.run_argument import RUNS_ROOT, RunsRootOption, TargetArgument, as_dict
+from rankup.cli.run_argument import RUNS_ROOT, OneOrAllArgument, RunsRootOption, as_dict
 from rankup.core.goodput import goodput_of
 from rankup.core.progress import newest_step, progress_numbers, progress_place
 from rankup.core.units import duration
@@ -29,7 +29,7 @@ _COLOURS = {JobState.RUNNING: "green", JobState.PENDING: "yellow", JobState.FAIL
 
 @app.command()
 def status(
-    target: TargetArgument = "",
+    target: OneOrAllArgument = "",
     every: Annotated[bool, typer.Option("--all", help="also runs that ended long ago")] = False,
     timeout: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="wait at most so long for the scheduler")

@@ -192,7 +192,8 @@ def _sum_of(
         raise RankupError(
             "bad-metric",
             f"run.meter.add({name}=…) got a tensor of shape {tuple(value.shape)}",
-            hint=f"one number, the mean over this rank's batch, or one value for each of its {samples} samples",
+            hint=f"one number, the mean over this rank's batch, or one value for each of its {samples} samples; of "
+            f"nodes, tokens or pixels their mean, and their number: run.meter.add({name}=….mean(), count=…)",
             exit_code=1,
         )
     if isinstance(value, torch.Tensor):

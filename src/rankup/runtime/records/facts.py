@@ -38,8 +38,8 @@ def training_facts(run: RunContext, feed: DataFeed) -> dict[str, Any]:
 
 
 def _rate(group: Mapping[str, Any]) -> float | None:
-    """The initial learning rate: at the first step a warm-up is below it."""
-    rate = group.get("initial_lr", group.get("lr"))
+    """The learning rate that was set: at the first step a warm-up is below it, as is OneCycleLR below its max_lr."""
+    rate = group.get("max_lr", group.get("initial_lr", group.get("lr")))
     return rate if isinstance(rate, float | int) else None
 
 
