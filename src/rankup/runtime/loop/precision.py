@@ -67,7 +67,7 @@ def make_precision(name: str, device: torch.device) -> Precision:
     precision = lookup("precision", name, _TABLE)
     assert isinstance(precision, Precision)
     if precision.gpu_only and (device.type == "cpu" or (precision.tf32 and device.type != "cuda")):
-        needed = "CUDA" if precision.tf32 else "GPUs"
+        needed = "GPUs" if device.type == "cpu" else "GPUs of CUDA"
         raise RankupError(
             "precision-needs-gpu",
             f"precision {name} is for {needed}, and this run is on the {device.type.upper()}",
