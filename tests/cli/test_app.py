@@ -78,6 +78,7 @@ def test_a_mistyped_command_is_one_error_with_a_guess():
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_an_error_is_json_where_json_was_asked_for_and_a_traceback_where_debug_was():
     done = run("train", "nothing", "--json")
     assert done.returncode == 2

@@ -97,6 +97,7 @@ def test_verify_of_one_snapshot_looks_at_that_one_alone(run, capsys):
     assert call(capsys, "verify", run / "snapshots" / "latest")[0] == 0
 
 
+@pytest.mark.slow
 def test_ls_and_verify_work_where_there_is_no_torch(run):
     for command in ("list", "verify"):
         code = (

@@ -30,6 +30,7 @@ def test_what_works_and_a_verdict(capsys: pytest.CaptureFixture[str]):
     assert any(line.startswith("torch:") for line in lines)
 
 
+@pytest.mark.slow
 def test_json_and_a_file_to_compare_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert call("--quick", "--json", "--out", "before.json") == 0
     said = json.loads(capsys.readouterr().out)

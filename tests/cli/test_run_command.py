@@ -72,6 +72,7 @@ def test_without_torch_several_processes_are_refused_in_one_line(capfd, monkeypa
     assert "[torch-missing]" in err.splitlines()[0]
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("args", "out"),
     [

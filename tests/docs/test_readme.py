@@ -43,6 +43,7 @@ def test_the_diff_is_that_of_the_two_scripts():
     assert squeezed(after) == squeezed(body("train.py"))
 
 
+@pytest.mark.slow
 @aborts_at_exit
 @pytest.mark.usefixtures("warm_python")  # the folder that is first on PATH
 def test_a_killed_run_is_resumed_to_the_same_file(tmp_path):

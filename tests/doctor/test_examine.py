@@ -65,6 +65,7 @@ def test_this_machine_alone_has_nothing_wrong(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_driver_that_fails_half_way(tmp_path: Path, bin_folder: Path):
     program(
         bin_folder,
@@ -200,6 +201,7 @@ def test_a_prologue_that_prints_between_the_lines(tmp_path: Path):
     assert all("end" in parts and "network" in parts for parts in facts.nodes.values())
 
 
+@pytest.mark.slow
 def test_an_agent_that_prints_half_of_what_it_should(tmp_path: Path):
     facts = facts_of(["$AGENT 0", "$AGENT 1 | head -c 2500"], tmp_path, timeout=30)
     found = {finding.code: finding for finding in judge(facts)}

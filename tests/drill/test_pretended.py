@@ -76,6 +76,7 @@ def test_what_a_job_writes_into_its_folder_stays_and_what_it_writes_elsewhere_is
 WAITS = ("trap 'echo heard >>heard; exit 3' USR1", "echo $SLURM_RESTART_COUNT. >>begun", "sleep 60 & wait")
 
 
+@pytest.mark.slow
 def test_the_batch_shell_hears_of_its_time_limit_and_a_step_gets_what_srun_gets(slurm, folder):
     queue = SlurmQueue(slurm.ask)
     job = submit(
@@ -120,6 +121,7 @@ def test_at_its_time_limit_a_job_is_ended_though_it_hears_nothing(slurm, folder)
     assert "JobState TIMEOUT" in queue.record(job)
 
 
+@pytest.mark.slow
 def test_steps_have_time_to_save_when_the_batch_shell_dies_at_the_time_limit(slurm, folder):
     queue = SlurmQueue(slurm.ask)
     save = "trap 'sleep 2; touch saved; exit' TERM; touch begun; while :; do sleep 0.1; done"
@@ -142,6 +144,7 @@ def test_a_job_can_requeue_itself(slurm, folder):
     assert queue.record(job).startswith("JobState COMPLETED, Restarts 1")
 
 
+@pytest.mark.slow
 def test_a_job_of_pbs_submits_its_successor_which_waits_for_it_and_may_be_deleted(pbs, folder):
     queue = PbsQueue(pbs.ask)
     job = submit(

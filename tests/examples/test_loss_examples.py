@@ -6,6 +6,7 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
+import pytest
 import torch
 
 from ranks import run_ranks
@@ -27,6 +28,7 @@ def weights(kind: str) -> dict[str, list[torch.Tensor]]:
     return {path.stem: list(getattr(load(path), kind)(**options).parameters()) for path in EXAMPLES}
 
 
+@pytest.mark.slow
 def test_each_example_trains_the_model_of_its_plain_loop():
     (expected,) = run_ranks(weights, 1, "plain")
     assert len(expected) >= 7

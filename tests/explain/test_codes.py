@@ -6,6 +6,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from commands import calling
 from rankup.explain.codes import Said, all_said, page_of, said_in_python, said_under
 
@@ -67,6 +69,7 @@ def test_every_code_that_a_test_of_an_error_expects_is_known():
     assert {code for code in codes if code not in said and not said_under(code)} == set()
 
 
+@pytest.mark.slow
 def test_a_code_and_a_rule_are_explained_and_a_word_that_is_neither_is_an_error(
     tmp_path, monkeypatch, capsys
 ):

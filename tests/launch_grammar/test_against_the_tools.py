@@ -92,6 +92,7 @@ def test_long_options_of_slurm(slurm: Callable[..., str], command: str):
     } == {}
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("command", ["sbatch", "salloc", "srun"])
 def test_letters_of_slurm(slurm: Callable[..., str], command: str):
     real = {}

@@ -153,6 +153,7 @@ def late_on_a_deep_tree() -> tuple[str, str]:
     return "none", ""
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_late_on_a_deep_tree_is_a_timeout_on_the_others_which_say_where_it_is():
     found = run_ranks(late_on_a_deep_tree, 5)
     for code, message in found[:4]:

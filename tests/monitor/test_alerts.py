@@ -108,6 +108,7 @@ def filling_disk(moment: Moment) -> None:
         moment.disk_free -= (moment.second - PLANTED) * 0.3 * GIB
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("gpus", "every"),
     [(True, 10), (False, 10), *(pytest.param(gpus, 1, marks=pytest.mark.campaign) for gpus in (True, False))],
@@ -159,6 +160,7 @@ def test_an_alert_begins_with_its_cause_and_tells_the_hours_lost():
     assert "GPU-hours lost" in alert.cost
 
 
+@pytest.mark.slow
 def test_a_standstill_costs_from_its_begin():
     [alert] = alerts_of(hanging_loader, seconds=PLANTED + 600)["no-step"]
     assert alert.since == pytest.approx(BEGIN + PLANTED, abs=3)

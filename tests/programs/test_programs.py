@@ -25,6 +25,7 @@ NUMBERED = [
 ]
 
 
+@pytest.mark.slow
 def test_names_are_unique():
     names = [program.name() for program in PROGRAMS]
     assert len(set(names)) == len(names)

@@ -99,6 +99,7 @@ def test_torchrun_on_the_head_alone(tmp_path: Path):
 RANKS = "export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID; exec python train.py"
 
 
+@pytest.mark.slow
 def test_srun_starts_one_task_for_each_gpu(tmp_path: Path):
     report = rehearsed(tmp_path, HEAD + f"srun bash -c '{RANKS}'", FOUR)
     assert text(report, tmp_path, 100) == dedent("""\
@@ -119,6 +120,7 @@ def test_srun_starts_one_task_for_each_gpu(tmp_path: Path):
         No findings.""")
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_expanded_in_the_batch_shell(tmp_path: Path):
     report = rehearsed(tmp_path, HEAD + f'srun bash -c "{RANKS}"', FOUR)
     shown = text(report, tmp_path, 200)
@@ -127,6 +129,7 @@ def test_a_rank_that_is_expanded_in_the_batch_shell(tmp_path: Path):
     assert codes(report) == {"doubled-rank", "shared-device", "idle-gpus"}
 
 
+@pytest.mark.slow
 def test_more_tasks_than_gpus(tmp_path: Path):
     directives = ("--nodes=1", "--ntasks-per-node=3", "--gpus-per-node=2")
     report = rehearsed(tmp_path, HEAD + f"srun bash -c '{RANKS}'", directives)
@@ -235,6 +238,7 @@ def test_ssh_in_a_loop_that_reads_hosts_takes_the_rest_of_them(tmp_path: Path):
     assert codes(rehearsed(tmp_path, body, pbs(1), scheduler="pbs")) == {"takes-input", "idle-nodes"}
 
 
+@pytest.mark.slow
 def test_agents_with_addresses_of_their_own(tmp_path: Path):
     body = f"srun bash -c 'MASTER_ADDR=$(hostname); {AGENT} --node_rank=$SLURM_NODEID train.py'"
     report = rehearsed(tmp_path, body, TWO)
@@ -290,6 +294,7 @@ def test_a_mistake_has_a_name(tmp_path: Path, body: str, found: set[str]):
     assert codes(rehearsed(tmp_path, body, TWO)) == found
 
 
+@pytest.mark.slow
 def test_a_program_that_reads_slurms_variables_has_ranks_by_them(tmp_path: Path):
     program = "import torch, os\nrank = int(os.environ['SLURM_PROCID'])\n"
     report = rehearsed(tmp_path, HEAD + "srun python train.py", FOUR, program=program)
@@ -340,6 +345,7 @@ def test_a_step_waits_for_the_one_that_trains(tmp_path: Path):
     assert codes(rehearsed(tmp_path, body, TWO)) == {"step-waits"}
 
 
+@pytest.mark.slow
 def test_helpers_run_and_probes_see_the_pretended_gpus(tmp_path: Path):
     (tmp_path / "port.py").write_text("print(29000 + 11)\n")
     body = (
@@ -370,6 +376,7 @@ def test_what_is_missing_is_learnt_also_where_the_script_sends_its_messages_to_a
     assert "nowhere: No such file" in report.rehearsal.output
 
 
+@pytest.mark.slow
 def test_what_is_not_on_this_machine_is_pretended_and_said(tmp_path: Path):
     body = (
         "module purge; source /opt/cluster/env/bin/activate; conda activate torch\ncd /scratch/alice/project\n"
@@ -383,6 +390,7 @@ def test_what_is_not_on_this_machine_is_pretended_and_said(tmp_path: Path):
     ]  # fmt: skip
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("directives", "sizes"),
     [
@@ -405,12 +413,14 @@ def test_a_task_of_an_array_knows_the_whole_array(tmp_path: Path, array: str, sa
     assert f"{said}\n" in rehearsed(tmp_path, body, (f"--array={array}",)).rehearsal.output
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(("option", "address"), [("", "node1"), ("--local_addr=127.0.0.1 ", "127.0.0.1")])
 def test_the_ranks_of_one_agent_meet_at_its_own_address(tmp_path: Path, option: str, address: str):
     report = rehearsed(tmp_path, f"torchrun --standalone {option}--nproc_per_node=2 train.py", ("--nodes=1",))
     assert {one.meeting for one in report.launches[0].processes} == {f"{address}:(free port)"}
 
 
+@pytest.mark.slow
 def test_multi_prog_gives_each_task_its_program(tmp_path: Path):
     (tmp_path / "mp.conf").write_text(
         "# tasks\n0   python train.py --serve\n1,3 python train.py --place %o --task %t\n"
@@ -434,6 +444,7 @@ def test_multi_prog_needs_a_program_for_each_task(tmp_path: Path):
     assert "No task_id 1 in configuration file" in text(report, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_server_beside_ranks_does_not_set_their_world_size(tmp_path: Path):
     (tmp_path / "mp.conf").write_text("0 python train.py --serve\n1-3 python train.py --rank %o\n")
     report = rehearsed(tmp_path, "srun --multi-prog mp.conf", ["--nodes=1", "--ntasks=4"])
@@ -460,6 +471,7 @@ def test_an_image_whose_variable_a_module_sets(tmp_path: Path):
     assert [len(launch.processes) for launch in report.launches] == [4]
 
 
+@pytest.mark.slow
 def test_a_command_that_only_the_image_has_is_not_an_error(tmp_path: Path):
     report = rehearsed(tmp_path, "srun singularity exec --nv torch.sif python-of-the-image train.py", FOUR)
     (finding,) = [finding for finding in report.findings if finding.code == "nothing-started"]
@@ -500,6 +512,7 @@ def test_a_command_that_only_the_site_has_may_start_the_training(tmp_path: Path)
     assert "run-on-all-gpus" in finding.message
 
 
+@pytest.mark.slow
 def test_uv_run_starts_the_program_and_data_of_the_cluster_are_pretended(tmp_path: Path):
     body = "set -e\ncp /network/data/images.tar $TMPDIR/\nuv run --with torch python train.py"
     report = rehearsed(tmp_path, body, ["--gpus-per-node=1"])
@@ -526,6 +539,7 @@ ANSWERS = {
 }
 
 
+@pytest.mark.slow
 def test_commands_of_the_cluster_answer(tmp_path: Path):
     body = "\n".join(f'echo "[$({command})]"' for command in ANSWERS)
     report = rehearsed(tmp_path, body, ["--nodes=2"], program="")
@@ -576,6 +590,7 @@ def test_ranks_that_the_program_makes_are_not_counted(tmp_path: Path, start: str
     assert "  ranks by  the program itself" in report.lines(100)
 
 
+@pytest.mark.slow
 def test_gpus_that_nobody_asks_for_are_said(tmp_path: Path):
     directives, body = (
         ("-l select=1:system=polaris",),
@@ -621,6 +636,7 @@ def test_a_program_of_the_cluster_is_not_called_missing(tmp_path: Path):
     assert codes(report) == {"not-here"}
 
 
+@pytest.mark.slow
 def test_a_script_that_was_still_starting_programs_did_not_hang(tmp_path: Path):
     report = rehearsed(tmp_path, "srun python train.py", ["--nodes=2", "--ntasks=2", "--gpus-per-node=1"])
     last = max(event["time"] for event in report.rehearsal.events if "time" in event)
@@ -630,6 +646,7 @@ def test_a_script_that_was_still_starting_programs_did_not_hang(tmp_path: Path):
         assert codes(judged(Path("job.sh"), ended, [])) & {"not-finished", "would-hang"} == found
 
 
+@pytest.mark.slow
 def test_an_error_that_is_only_likely_says_so(tmp_path: Path):
     directives = ["--nodes=2", "--ntasks=2", "--gpus-per-node=1"]
     program = "import os, torch\nos.environ['RANK'] = os.environ['SLURM_PROCID']\n"

@@ -122,6 +122,7 @@ def test_a_job_that_is_rehearsed_inside_of_a_job_sees_none_of_its_variables(
     assert "tasks none" in report.rehearsal.output
 
 
+@pytest.mark.slow
 def test_without_a_sandbox_only_a_copy_of_the_folder_changes(
     tmp_path: Path, leftovers: Callable[[], list[str]]
 ):

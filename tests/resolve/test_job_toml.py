@@ -32,6 +32,7 @@ def again(folder: Path, resolved: Resolved, **changes: object) -> Resolved:
     return ask(elsewhere, file=file, site=None, environ={"TOKEN": "value"}, **changes)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     arguments=st.lists(texts),

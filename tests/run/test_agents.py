@@ -99,6 +99,7 @@ def test_the_whole_allocation_is_used(tmp_path, allocation):
     assert json.loads((run.run_dir / "node-1.json").read_text())["nproc_per_node"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("allocation", [slurm, pytest.param(pbs, marks=pytest.mark.campaign)])
 def test_a_failure_on_any_node_fails_the_run_with_its_reason(tmp_path, allocation):
     name = script(
@@ -134,6 +135,7 @@ def test_ranks_that_save_are_told_once_and_waited_for(tmp_path, allocation):
         assert (tmp_path / "scancel-arguments").read_text() == "--signal=TERM 107.3\n"
 
 
+@pytest.mark.slow
 def test_asking_to_be_requeued_is_no_failure_to_srun(tmp_path):
     name = script(
         tmp_path,
@@ -160,6 +162,7 @@ def test_an_agent_is_rankup_run_by_hand(tmp_path, monkeypatch):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("allocation", [pytest.param(slurm, marks=pytest.mark.campaign), pbs])
 def test_a_users_variables_reach_the_ranks_as_they_are(tmp_path, allocation):
     keys = "('RUN', 'HOSTS', 'TMPDIR', 'i')"
@@ -171,6 +174,7 @@ def test_a_users_variables_reach_the_ranks_as_they_are(tmp_path, allocation):
     assert not list(run.run_dir.glob("agent-*.sh"))  # they hold the environment
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("allocation", [pytest.param(slurm, marks=pytest.mark.campaign), pbs])
 def test_agents_end_when_rankup_run_is_killed(tmp_path, allocation):
     name = script(

@@ -110,6 +110,7 @@ def test_resume_takes_a_run_or_nothing(args, expected):
     assert with_value(args, {"--json", "-m"}) == expected
 
 
+@pytest.mark.slow
 def test_the_end_of_a_failed_run_says_how_it_goes_on(folder, capfd):
     script(folder, "raise SystemExit(3)", "fails.py")
     code, _, err = call(capfd, "run", "fails.py")

@@ -112,6 +112,7 @@ def test_words_that_the_script_leaves_for_rankup_may_be_anything(tmp_path):
     assert (run.code, run.outcome["outcome"]) == (0, "done"), run.err
 
 
+@pytest.mark.slow
 @pytest.mark.own_python
 def test_archives_and_directories_are_scripts(tmp_path):
     app = tmp_path / "app"

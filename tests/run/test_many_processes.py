@@ -116,6 +116,7 @@ def test_the_processes_of_a_second_attempt_meet_each_other_and_not_the_dead(tmp_
     assert (run.outcome["outcome"], run.outcome["restarts"], run.outcome["failed_rank"]) == ("done", 1, None)
 
 
+@pytest.mark.slow
 def test_two_nodes_by_hand_with_one_and_two_processes(tmp_path):
     """torchrun takes --n and --m for abbreviations of its own options: here they are the script's."""
     name = script(

@@ -121,6 +121,7 @@ def evaluate(run: rankup.Run, model: nn.Module, values: Any) -> None:
     values.best = min(values.best, loss)
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("world_size", [1, 3])
 def test_a_script_with_every_member_trains_the_model_of_a_plain_loop(tmp_path: Path, world_size: int):
     expected = plain()

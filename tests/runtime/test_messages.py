@@ -60,6 +60,7 @@ def trained(how: str) -> list[str]:
     return [str(one.message) for one in caught if "NaN" in str(one.message)]
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(("how", "what"), [("backward", "the loss"), ("meter", "loss of run.meter")])
 def test_a_loss_that_is_nan_is_named_once_with_its_step_and_rank(how: str, what: str):
     (first,), (second,) = run_ranks(trained, 2, how)

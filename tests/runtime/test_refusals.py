@@ -205,6 +205,7 @@ def test_ranks_for_which_a_stream_has_nothing_say_so():
     assert run_ranks(a_stream_that_is_too_short, 3) == ["alone", "stream-too-short", "stream-too-short"]
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("code", "body"),
     [

@@ -169,6 +169,7 @@ def losses_of(kind: str) -> list[float]:
     return losses
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("kind", ["function", "built", "built-adam"])
 def test_the_optimizer_may_be_a_function_or_built_without_state(kind):
     alone = run_ranks(losses_of, 1, kind)[0]

@@ -133,6 +133,7 @@ def test_a_later_attempt_proves_nothing(tmp_path: Path):
     assert job.trained and not job.verify
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("time", [None, 3599])
 def test_a_short_job_says_that_nothing_was_proved(tmp_path: Path, time: int | None):
     job = Job(tmp_path, time=time)

@@ -398,6 +398,7 @@ def test_a_node_on_which_nothing_can_be_started_ends_the_job_at_once(tmp_path: P
     assert "on spawn" in job.log and job["outcome"] == "failed"
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(("given", "seen"), [({}, "none"), ({"CUDA_VISIBLE_DEVICES": "2"}, "2")])
 def test_a_node_keeps_its_own_gpus_unless_others_are_given(tmp_path: Path, given: dict[str, str], seen: str):
     text = 'echo "sees ${CUDA_VISIBLE_DEVICES:-none}"'
@@ -509,6 +510,7 @@ if [ "$(wc -l <attempts)" = 2 ]; then kill -0 "$(cat deaf)" && echo "beside the 
 echo $$ >deaf; trap '' TERM; cd "$OLDPWD"; while :; do sleep 0.2; done"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("site", "ends"),
     [("pbs", (0, "requeue")), pytest.param("local", (0, "done"), marks=pytest.mark.campaign)],

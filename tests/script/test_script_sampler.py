@@ -100,6 +100,7 @@ def test_rankups_sampler_runs_as_long_as_the_rank(
     until(lambda: not left(run))
 
 
+@pytest.mark.repeated
 def test_of_several_ranks_on_a_node_one_starts_it(run: Path, rank: Callable[..., subprocess.Popen[str]]):
     process = rank(sys.executable, "-c", "import time; time.sleep(3)", local_rank=1)
     assert process.wait(30) == 0 and not left(run) and not samples(run)

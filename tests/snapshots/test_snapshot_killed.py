@@ -41,6 +41,7 @@ def test_killed_at_any_operation_the_newest_whole_snapshot_is_resumed(template, 
         assert resumed(copy) == 3
 
 
+@pytest.mark.slow
 def test_refused_at_any_operation_it_is_one_error_and_the_next_save_succeeds(template, tmp_path):
     root, seen = template
     durable = seen.index("rename")

@@ -92,6 +92,7 @@ def test_any_number_of_processes_trains_the_same_bits():
     assert {result["seen"] for result in results} == {45}
 
 
+@pytest.mark.slow
 def test_so_do_clipped_gradients_and_their_norm():
     results = [run_ranks(trained, world, {}, {"clip": 0.05})[0] for world in (1, 3)]
     assert results[0]["bits"] == results[1]["bits"]
@@ -111,6 +112,7 @@ def _trained_until(options: dict[str, Any], until: int) -> dict[str, Any]:
     return trained(options, until=until)
 
 
+@pytest.mark.slow
 def test_it_is_the_mean_over_the_global_batch():
     plain, sharded = (run_ranks(_smooth, 2, exact)[0] for exact in ("same-world", "any-world"))
     assert max((plain[name] - sharded[name]).abs().max().item() for name in plain) < 1e-12
@@ -120,6 +122,7 @@ def _smooth(exact: str) -> dict[str, torch.Tensor]:
     return trained({"precision": "fp64", "exact": exact}, net={"smooth": True})["weights"]
 
 
+@pytest.mark.slow
 def test_batches_smaller_than_the_shards_leave_some_empty_and_change_nothing():
     few = {"virtual_shards": 7}  # the last batch has 5 samples
     bits = {run_ranks(trained, world, few)[0]["bits"] for world in (1, 3)}

@@ -6,6 +6,7 @@ import copy
 import io
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from torch.func import functional_call
@@ -95,6 +96,7 @@ def functional(model: Any, net: Any, x: Any, y: Any, step: int) -> torch.Tensor:
     return F.mse_loss(functional_call(model, moved, (x,)), y)
 
 
+@pytest.mark.slow
 def test_attributes_that_a_loop_sets_and_calls_of_the_original_train_as_on_one_process():
     for body in (attribute_set, original_called):
         assert close([*run_ranks(steps, 1, body), *run_ranks(steps, 3, body)]), body.__name__

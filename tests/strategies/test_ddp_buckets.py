@@ -172,5 +172,6 @@ def test_a_resumed_process_sums_gradients_as_the_one_before(world_size: int, nam
     assert "plain" not in names or not found[0]["plain"][1]
 
 
+@pytest.mark.slow
 def test_the_layout_of_the_buckets_decides_about_the_last_bit() -> None:
     assert run_ranks(without_layout, 3) == [False] * 3

@@ -72,6 +72,7 @@ def test_a_forward_that_changes_a_weight_is_an_error_that_names_it(how: str, nam
         assert f"changes {name}," in message
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("how", ["", "not kept"])
 def test_other_forwards_are_none(how: str):
     assert run_ranks(trained, 2, how) == [("", "")] * 2

@@ -268,6 +268,7 @@ def all_refused() -> list[tuple[str, str, str]]:
     return said
 
 
+@pytest.mark.slow
 def test_what_ranks_do_not_do_alike_is_an_error_on_all_of_them():
     for said in run_ranks(all_refused, 3):
         for (_, _, code, names), (got, message, hint) in zip(REFUSED, said, strict=True):

@@ -33,6 +33,7 @@ def trained(strategy: str) -> dict[str, torch.Tensor]:
     return weights(model)
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_a_model_with_two_optimizers_takes_the_steps_of_one_process(strategy: str):
     if strategy == "fsdp" and TORCH < (2, 8):

@@ -54,6 +54,7 @@ def plain() -> dict[str, torch.Tensor]:
     return weights(model)
 
 
+@pytest.mark.slow
 def test_an_optimizer_that_reads_norms_in_its_step_gets_those_of_whole_tensors():
     expected = plain()
     for result in run_ranks(trained, 3):

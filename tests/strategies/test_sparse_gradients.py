@@ -89,6 +89,7 @@ def test_ddp_trains_what_one_process_trains():
         assert torch.allclose(found, expected, rtol=0, atol=1e-12)
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_a_gradient_that_other_layers_still_need_is_not_divided_in_place(ranks: int):
     (expected,) = run_ranks(factorised, 1)

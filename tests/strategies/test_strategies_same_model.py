@@ -141,6 +141,7 @@ def nan_on_the_empty_rank(name: str) -> tuple[dict[str, torch.Tensor], float]:
     return whole_weights(run._context.strategy, run._context.models[0]), mean
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("name", ["ddp", "fsdp"])
 def test_nothing_of_an_empty_rank_counts_even_if_it_is_nan(name):
     alone = run_ranks(by_hand, 1, "fp64", 9)[0]

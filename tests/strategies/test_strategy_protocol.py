@@ -72,6 +72,7 @@ def test_a_strategy_of_one_file_and_one_row_trains_as_one_process_does(case):
         assert largest_difference(weights, alone) < 1e-12
 
 
+@pytest.mark.slow
 def test_a_strategy_of_one_file_saves_and_resumes(tmp_path):
     run_ranks(_trained, 2, "by-hand", {"folder": str(tmp_path), "epochs": 1})
     resumed = run_ranks(_trained, 2, "by-hand", {"folder": str(tmp_path), "epochs": 2})

@@ -66,6 +66,7 @@ def epochs(directory: Path) -> list[dict[str, Any]]:
 
 
 # After 11 steps in training; or in the evaluation behind the second epoch.
+@pytest.mark.repeated
 @pytest.mark.parametrize("until", [11, -16])
 @pytest.mark.parametrize(("world_size", "then"), [(1, 1), (3, 2)])
 def test_seconds_and_samples_are_of_the_same_steps(tmp_path: Path, until: int, world_size: int, then: int):

@@ -47,6 +47,7 @@ def trained(strategy: str) -> dict[str, float]:
     }
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("strategy", ["fsdp", "tp", "pp"])
 def test_two_processes_report_what_one_reports(strategy: str):
     if strategy != "tp" and TORCH < (2, 8):

@@ -62,6 +62,7 @@ def test_two_processes_train_and_leave_records_a_summary_and_a_model(tmp_path, f
     assert "epoch 2/2" in done.stderr  # stdout is the JSON's
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("cut", [(), ("--accumulate", "3")])
 def test_a_dry_run_is_one_batch_and_plain_lines_end_with_the_summary(tmp_path, few_images, cut):
     done = train("mnist-cnn", "--data", few_images, "--dry-run", "--global-batch", "30", *cut, cwd=tmp_path)

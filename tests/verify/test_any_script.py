@@ -103,6 +103,7 @@ FAULTS = {
 IN_SHORT = ("save",)  # the others are the campaign's
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault", [pytest.param(name, marks=() if name in IN_SHORT else pytest.mark.campaign) for name in FAULTS]
 )
@@ -192,6 +193,7 @@ def test_a_loader_that_is_a_batch_ahead_and_skips_is_no_fault_and_a_tiny_rate_hi
     assert answer["conclusion"] == ("differs" if code else "not proved")
 
 
+@pytest.mark.slow
 def test_without_a_kill_nothing_is_proved(tmp_path: Path):
     code, answer = verify(tmp_path, "--kills", "0", "script.py")
     assert code == 0 and answer["conclusion"] == "not proved", answer
@@ -256,6 +258,7 @@ def test_a_resume_that_fails_names_the_interruption_before_it_and_what_is_true_o
     assert "uses what only the loop sets" in finding["fix"] and "run.meter" not in finding["fix"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("restores", "code"),
     [

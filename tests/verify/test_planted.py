@@ -56,11 +56,13 @@ def test_a_right_training_is_proved(planted: Planted, tmp_path: Path):
     assert verdict(planted, tmp_path) == "proved"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", [p for p in FAULTS if p.name in QUICK_FAULTS], ids=lambda p: p.name)
 def test_a_planted_fault_is_found_in_two_epochs_of_three_steps(planted: Planted, tmp_path: Path):
     assert verdict(planted, tmp_path, epoch_steps=3) in found(planted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", [p for p in RIGHT if p.name in QUICK_RIGHT], ids=lambda p: p.name)
 def test_a_right_training_is_proved_in_two_epochs_of_three_steps(planted: Planted, tmp_path: Path):
     assert verdict(planted, tmp_path, epoch_steps=3) == "proved"

@@ -106,6 +106,7 @@ def _few(scripts: dict[str, str], *names: str) -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
     _few(FAULTS, "a_registered_average"),
@@ -133,6 +134,7 @@ def test_a_loop_that_break_leaves_under_any_world_has_no_snapshot_and_every_step
     assert [scenario.verdict for scenario in proof.scenarios] == ["identical"] * 3
 
 
+@pytest.mark.slow
 def test_a_sharded_loop_that_break_leaves_is_one_error_that_says_what_to_call(tmp_path: Path):
     with pytest.raises(RankupError) as caught:
         proved(tmp_path, BREAK.replace('"fp64"', '"fp64", strategy="fsdp"'))

@@ -67,6 +67,7 @@ def start(folder: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
 IN_SHORT = ("asks-for-input", "file-not-kept", "several-trainings")
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     "code",
     [pytest.param(code, marks=() if code in IN_SHORT else pytest.mark.campaign) for code in FAILING],
@@ -94,6 +95,7 @@ def test_a_file_that_is_too_large_is_named_and_removed_and_a_fork_is_no_training
     assert sorted(path.name for path in tmp_path.iterdir()) == ["runs", "script.py"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [

@@ -165,6 +165,7 @@ def test_a_run_that_is_done_begins_no_epoch_again(tmp_path: Path):
     )
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("every", "steps"), [("2 steps", [12, 14, 15]), ("1 epoch", [5, 10, 14, 15]), ("off", [])]
 )

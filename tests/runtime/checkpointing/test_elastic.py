@@ -128,6 +128,7 @@ def test_when_a_node_dies_the_other_goes_on_alone(tmp_path: Path, expected: str)
     assert [end[1:] for end in ENDS.findall(head.said())] == [("1", expected)]
 
 
+@pytest.mark.slow
 def test_a_node_that_comes_later_takes_its_part_from_the_step_reached(tmp_path: Path, expected: str):
     (tmp_path / "wait").touch()
     with agents(tmp_path) as start:

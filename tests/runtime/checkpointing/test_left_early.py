@@ -267,6 +267,7 @@ def saves_behind_a_break(folder: Path, registers: bool) -> tuple[int, str]:
     return run.global_step, said.getvalue()
 
 
+@pytest.mark.slow
 def test_a_loop_that_goes_on_after_a_break_that_was_saved_behind_it_says_so(tmp_path: Path):
     first, _ = run_ranks(saves_behind_a_break, 2, tmp_path, False)
     second, other = run_ranks(saves_behind_a_break, 2, tmp_path, False)

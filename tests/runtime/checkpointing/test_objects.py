@@ -87,6 +87,7 @@ def train(folder: Path, killed: int | None, limit: int = 1, differ: bool = False
         return error.code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world_size", [2, *(pytest.param(n, marks=pytest.mark.campaign) for n in (1, 3))])
 def test_an_object_and_its_model_go_on_where_they_were(tmp_path: Path, world_size: int):
     whole = run_ranks(train, world_size, tmp_path / "whole", None)

@@ -72,6 +72,7 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("other", "words"),
     [

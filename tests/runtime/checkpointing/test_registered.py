@@ -351,6 +351,7 @@ def averaged(folder: str, norm: bool) -> str:
     return "trained"
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(("norm", "outcome"), [(True, "trained"), (False, "ranks-differ")])
 def test_small_tensors_of_an_object_differ_only_like_batch_statistics(
     tmp_path: Path, norm: bool, outcome: str
@@ -375,6 +376,7 @@ def counted_loss(folder: str, alike: bool) -> str:
     return "trained"
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(("alike", "outcome"), [(True, "trained"), (False, "ranks-differ")])
 def test_a_buffer_of_a_registered_module_that_each_rank_counts_for_itself_is_an_error(
     tmp_path: Path, alike: bool, outcome: str

@@ -49,6 +49,7 @@ def trained(folder: str, strategy: str) -> dict[str, list[float]]:
     )
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("strategy", "world_size"), [pytest.param("none", 1, marks=pytest.mark.campaign), ("ddp", 2), ("fsdp", 2)]
 )

@@ -79,6 +79,7 @@ def plain_sweep() -> list[list[float]]:
     return ends
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [(), pytest.param(("a", "b", "c"), marks=pytest.mark.campaign)])
 def test_each_training_of_a_process_trains_and_resumes_by_itself(tmp_path: Path, names: tuple[str, ...]):
     expected = plain_sweep()
@@ -321,6 +322,7 @@ def averaging(folder: Path, killed: int | None) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world_size", [2, *(pytest.param(n, marks=pytest.mark.campaign) for n in (1, 3))])
 def test_buffers_outside_of_the_state_dict_survive(tmp_path: Path, world_size: int):
     whole = run_ranks(averaging, world_size, tmp_path / "whole", None)
@@ -454,6 +456,7 @@ def said_of_ensemble(folder: str, done: int, name: str) -> tuple[list[list[float
     return ends, stream.getvalue()
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(("name", "done"), [("", 0), ("", 1), ("member", 1)])
 def test_a_training_that_takes_the_end_of_another_one_is_warned_of(tmp_path: Path, name: str, done: int):
     [(whole, first)] = run_ranks(said_of_ensemble, 1, str(tmp_path), 0, name)

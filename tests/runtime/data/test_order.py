@@ -89,6 +89,7 @@ def _deviations(counts: torch.Tensor, expected: torch.Tensor) -> float:
     return abs(chi - degrees) / math.sqrt(2 * degrees)
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(("length", "seeds"), [(1000, 400), (1009, 400), (5000, 100)])
 def test_a_computed_order_is_as_even_as_chance(length: int, seeds: int):
     """Each test's value for ``torch.randperm`` is between 0 and 2. With four rounds the fourth is above 100."""

@@ -163,6 +163,7 @@ def test_the_global_batches_are_those_of_a_plain_loop(name, world_size, exact):
     assert orders[0] != orders[1] or name in ("a list", "drop_last, in order")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["by length", *(pytest.param(name, marks=pytest.mark.campaign) for name in ("weighted", "drop_last"))],

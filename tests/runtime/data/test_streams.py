@@ -229,6 +229,7 @@ def read_after_a_resume(workers: int, folder: str, late: int) -> list[int]:
     return sorted({int(line) for line in path.read_text().split()})
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_data_set_with_a_state_is_not_read_again(tmp_path, workers):
     for read in run_ranks(read_after_a_resume, 2, workers, str(tmp_path), 0):
@@ -254,6 +255,7 @@ def left_and_continued(workers: int) -> list[list[int]]:
     return held
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_pass_that_is_left_goes_on_in_the_same_process(workers):
     ranks = run_ranks(left_and_continued, 2, workers)

@@ -307,6 +307,7 @@ def streamed(length: int, workers: int) -> dict:
     return {"seen": seen, "gradients": weights, "said": [str(w.message) for w in said]}
 
 
+@pytest.mark.repeated
 @BOTH
 @pytest.mark.parametrize(("length", "workers"), [(11, 0), (9, 2)])
 def test_a_stream_is_seen_once_over_all_ranks_with_gradients_weighed_by_count(world_size, length, workers):
@@ -360,6 +361,7 @@ def drawn(workers: int, dataset) -> list[tuple[float, ...]]:
     return rows
 
 
+@pytest.mark.slow
 def test_a_samples_random_numbers_depend_on_neither_ranks_nor_workers():
     reference = sorted(run_ranks(drawn, 1, 0, Crops())[0])
     assert len({row[2:] for row in reference}) == 26  # fresh ones for each sample in each epoch

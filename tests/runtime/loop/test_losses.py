@@ -205,6 +205,7 @@ def each_misuse(cases: list[tuple[str, str]]) -> list[str]:
     return [misused(*case) for case in cases]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_right_is_an_error_that_says_so():
     cases = [
         ("bad-count", "same-world"),

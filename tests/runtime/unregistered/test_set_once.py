@@ -119,6 +119,7 @@ def test_what_it_sets_alike_or_in_each_epoch_is_no_loss(
     assert attempts(target, tmp_path, every, killed) == ("", True)
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("every", [1, 2])
 def test_what_each_step_makes_anew_is_no_loss_where_the_first_batch_of_a_resume_is_short(
     tmp_path: Path, every: int

@@ -114,6 +114,7 @@ def test_few_ranks_have_a_line_each_and_the_slow_one_is_told(folder):
     assert all(f"rank {rank}" in drawn.inline for rank in range(4))
 
 
+@pytest.mark.slow
 def test_of_many_ranks_the_ones_that_stand_out_are_named(folder):
     write_ranks(folder, 64, slow=[17], late_data=[40])
     found = pictures(folder)
