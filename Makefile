@@ -8,7 +8,7 @@ WORKERS ?= 6
 # With this variable, which images of containers like to set, every process of the tests compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test test-slow check bench campaign versions pictures site clean
+.PHONY: install demo test check bench campaign versions pictures site clean
 
 install: $(VENV)/.installed
 
@@ -21,12 +21,13 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 demo: install  ## the same weights on 1 and 2 processes, also after kill -9 and a resume; then a speed-up table
 	$(BIN)/python tools/demo.py
 
+# With SLOW=1 also whole jobs on a real SLURM, drills, browsers, installations, more ranks: what CI runs.
+SLOW ?=
+SELECTED := not campaign and not gpu$(if $(SLOW),, and not slow)
+
 test: install
 	$(BIN)/pytest tests/gpu -m 'not campaign'  # skip where there is no GPU
-	CUDA_VISIBLE_DEVICES= $(BIN)/pytest -m 'not campaign and not gpu and not slow' -n $(WORKERS) --dist loadfile
-
-test-slow: install  ## whole jobs on a real SLURM, drills, browsers, installations, more ranks: what else CI runs
-	CUDA_VISIBLE_DEVICES= $(BIN)/pytest -m 'slow and not campaign and not gpu' -n $(WORKERS) --dist loadfile
+	CUDA_VISIBLE_DEVICES= $(BIN)/pytest -m '$(SELECTED)' -n $(WORKERS) --dist loadfile
 
 check: install
 	$(BIN)/ruff check .
