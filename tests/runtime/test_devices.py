@@ -11,12 +11,11 @@ import torch
 from rankup.errors import RankupError
 from rankup.runtime import seed
 from rankup.runtime.data.loader_options import loader_options
-from rankup.runtime.distributed.groups import BACKENDS
 from rankup.runtime.init import choose_device
 from rankup.runtime.loop.precision import make_precision
 from rankup.runtime.records.arrival import DeviceArrival, arrival_of
 from rankup.runtime.records.facts import device_name
-from rankup.world import World
+from rankup.world import BACKENDS, World
 
 TILE = torch.device("xpu", 3)
 

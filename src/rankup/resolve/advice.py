@@ -13,9 +13,9 @@ from rankup.resolve.findings import finding
 from rankup.resolve.program import architecture, environment_version, imports_rankup
 from rankup.resolve.resolved import Resolved
 from rankup.spec.validation import launch_options
+from rankup.world import ACCELERATORS
 
 _OLDEST_PYTHON = (3, 10)
-_DEVICES = ("cuda", "xpu")  # what torch calls the GPUs that rankup's library knows
 _USUAL_CORES = 8  # for each GPU, where a profile does not say how many cores a node has
 _NODE_LOCAL = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 
@@ -39,7 +39,7 @@ def _old_python(job: Resolved) -> Iterator[Finding]:
 def _unknown_device(job: Resolved) -> Iterator[Finding]:
     """GPUs that rankup's library does not see: it would train on the CPUs."""
     spec, node = job.spec, job.site.node
-    if spec.gpus_per_node and node.device not in _DEVICES and imports_rankup(spec.command, spec.folder):
+    if spec.gpus_per_node and node.device not in ACCELERATORS and imports_rankup(spec.command, spec.folder):
         yield finding("device-without-rankup", job)
 
 

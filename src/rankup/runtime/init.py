@@ -22,9 +22,9 @@ from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.stages import check_name
 from rankup.runtime.context import TRACE_VARIABLE, RunContext
 from rankup.runtime.data.loader_options import check_main_guard
-from rankup.runtime.distributed.groups import BACKENDS, start_groups
+from rankup.runtime.distributed.groups import start_groups
 from rankup.runtime.loop.precision import make_precision
-from rankup.runtime.seed import ACCELERATORS, seed_everything
+from rankup.runtime.seed import seed_everything
 from rankup.strategies import (
     AUTO,
     EXACT,
@@ -34,7 +34,7 @@ from rankup.strategies import (
     make_strategy,
     names_for_scripts,
 )
-from rankup.world import World
+from rankup.world import ACCELERATORS, BACKENDS, World
 
 
 def init(

@@ -16,15 +16,13 @@ from typing import Any
 
 import torch
 
+from rankup.world import ACCELERATORS
+
 
 def derive(seed: int, *key: int | str) -> int:
     """A 63-bit seed for one purpose: equal keys give equal seeds, and any difference an unrelated one."""
     text = "/".join(str(part) for part in (seed, *key))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
-
-
-#: NVIDIA's and AMD's GPUs are ``cuda``, Intel's ``xpu``.
-ACCELERATORS = ("cuda", "xpu")
 
 
 def seed_everything(seed: int) -> None:

@@ -72,7 +72,8 @@ def report(study: StudyResults, baseline: str = "", *, allow_unfair: bool = Fals
 
 
 def _said(findings: Sequence[Finding], failed: Sequence[Finding]) -> list[str]:
-    """A run that failed is an error. What forbids a ratio is none: the table has all that was measured."""
+    """The lines of all findings. "error" stands before runs that failed alone: where a ratio is forbidden, the table
+    still has all that was measured."""
     lines = []
     for finding in findings:
         forbids = fails([finding]) and finding not in failed

@@ -1,4 +1,4 @@
-"""The settings of a job's script: what it, and whoever changes it by hand, finds at its top."""
+"""The settings at the top of a job's script, for its functions and for whoever changes it by hand."""
 
 from __future__ import annotations
 

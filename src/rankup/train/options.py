@@ -10,6 +10,7 @@ from typing import Any
 
 from rankup.errors import RankupError
 from rankup.strategies import AUTO, EXACT, STRATEGIES, StrategyRow
+from rankup.world import BACKENDS
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ class TrainOptions:
 OPTIMIZERS = ("adam", "adadelta", "sgd")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp64")
 LR_RULES = ("none", "linear", "sqrt")
-DEVICES = ("auto", "cpu", "cuda", "xpu")
+DEVICES = ("auto", *BACKENDS)
 # Options of one strategy only, and options that some strategies do not support.
 STRATEGY_OPTIONS = sorted(
     {option for row in STRATEGIES.values() for option in row.options}

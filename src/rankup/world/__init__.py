@@ -2,7 +2,7 @@
 
 | module | what |
 |---|---|
-| ``world`` | ``World``: rank, world size, hosts, launcher; the scheduler's job; how variables are read |
+| ``world`` | ``World``: rank, world size, hosts, launcher; the job; kinds of devices; how variables are read |
 | ``detection`` | the order in which launchers are tried; the first that is found wins |
 | ``torchrun`` | torchrun (TorchElastic) |
 | ``slurm`` | SLURM: the job, and the step of ``srun`` |
@@ -20,6 +20,6 @@
 
 from __future__ import annotations
 
-from rankup.world.world import SchedulerJob, World
+from rankup.world.world import ACCELERATORS, BACKENDS, SchedulerJob, World
 
-__all__ = ["SchedulerJob", "World"]
+__all__ = ["ACCELERATORS", "BACKENDS", "SchedulerJob", "World"]

@@ -12,6 +12,11 @@ from dataclasses import dataclass, field
 from rankup.core.registry import load
 from rankup.errors import RankupError
 
+# What torch calls a kind of device → the backend of its process group. Snapshots and flags go over gloo, whatever
+# computes. NVIDIA's and AMD's GPUs are ``cuda``, Intel's ``xpu``.
+BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl", "xpu": "cpu:gloo,xpu:xccl"}
+ACCELERATORS = tuple(kind for kind in BACKENDS if kind != "cpu")
+
 
 @dataclass(frozen=True)
 class World:

@@ -141,23 +141,17 @@ def _jobs(checked: Checked, site: str) -> list[Finding]:
     return found
 
 
+_OTHER = "this file is not a job script, a Python program or a page"
+_READS = "rankup check reads job scripts, Python, Markdown, reStructuredText, HTML, notebooks and job.toml"
+
+
 def _unknown(checked: Checked) -> list[Finding]:
     """An empty module is a part of many packages; any other empty file is a mistake."""
     found = []
     for path in checked.inputs.skipped:
-        empty = checked.inputs.kinds[str(path)][1] == EMPTY
-        found.append(
-            Finding(
-                "nothing-to-check",
-                Severity.ERROR if empty and path.suffix != ".py" else Severity.WARNING,
-                "this file is empty"
-                if empty
-                else "this file is not a job script, a Python program or a page",
-                str(path),
-                fix="write it again, or name the file that you mean"
-                if empty
-                else "rankup check reads job scripts, Python, Markdown, reStructuredText, HTML, notebooks and "
-                "job.toml",
-            )
-        )
+        severity, message, fix = Severity.WARNING, _OTHER, _READS
+        if checked.inputs.kinds[str(path)][1] == EMPTY:
+            severity = Severity.WARNING if path.suffix == ".py" else Severity.ERROR
+            message, fix = "this file is empty", "write it again, or name the file that you mean"
+        found.append(Finding("nothing-to-check", severity, message, str(path), fix=fix))
     return found

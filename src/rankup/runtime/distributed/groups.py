@@ -27,11 +27,8 @@ from rankup.runtime.distributed.rendezvous import meet
 from rankup.runtime.distributed.shutdown import install_clean_shutdown
 from rankup.runtime.distributed.waiting import Waiting
 from rankup.strategies.base import TORCH
-from rankup.world import World
+from rankup.world import BACKENDS, World
 from rankup.world.address import interface_of, rendezvous, route_to
-
-# Kind of device → backend of the default group. Snapshots and flags go over gloo, whatever computes.
-BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl", "xpu": "cpu:gloo,xpu:xccl"}
 
 
 @dataclass(frozen=True)
