@@ -172,6 +172,7 @@ def judge_worlds(apart: Distance, same: bool) -> tuple[str, bool, Finding | None
             why="the samples of each step are the same, and in fp64 rounding is at most 1e-9",
             fix="for a loss that is not a mean over samples (but over tokens, nodes, pixels) use "
             "run.backward(loss, count=…), see docs/how-to/losses.md; turn off dropout and BatchNorm, which depend on "
-            "how a batch is divided; do not use the rank or the number of processes in the computation",
+            "how a batch is divided; do not let a sample's loss depend on the others of its batch, as by padding that "
+            "the model sees, nor on the rank or the number of processes",
         ),
     )
