@@ -111,6 +111,7 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
         },
         "slurm-spare": ("slurm", {**two, "spare": 1, "preflight": True}),
         "slurm-spare-srun": ("slurm", {**two, "spare": 2, "launcher": "srun"}),
+        "slurm-numa": ("slurm", {**two, "numa_binding": "node", "saves": ("$SCRATCH/my models/*.pt", "out")}),
         "slurm-preflight": ("slurm", {**two, "preflight": True}),
         "slurm-program": (
             "slurm",

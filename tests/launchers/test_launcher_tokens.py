@@ -39,6 +39,14 @@ def test_a_single_process_is_the_command_itself():
             id="one node",
         ),
         pytest.param(
+            spec(nproc_per_node=4, numa_binding="node"),
+            [
+                *("--nnodes=1", "--nproc_per_node=4", "--max_restarts=0", "--numa_binding=node"),
+                *("--standalone", "--local_addr=127.0.0.1"),
+            ],
+            id="next to the GPUs",
+        ),
+        pytest.param(
             spec(nproc_per_node=2, nodes=3, node_rank=1, rdzv_endpoint="n1:29400"),
             [
                 *("--nnodes=3", "--nproc_per_node=2", "--max_restarts=0"),

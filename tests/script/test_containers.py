@@ -207,3 +207,9 @@ def test_a_folder_that_a_runtime_cannot_be_given_is_refused(tmp_path: Path, fold
                 render(spec, find_site("slurm", {}, tmp_path), None)
         else:
             assert render(spec, find_site("slurm", {}, tmp_path), None)
+
+
+def test_apptainer_gets_an_image_to_mount_as_it_is_given(tmp_path: Path):
+    (tmp_path / "torch.sif").touch()
+    job = ask(tmp_path, container="torch.sif", binds=("data.squashfs:/data:image-src=/",))
+    assert f"--bind {tmp_path}/data.squashfs:/data:image-src=/" in render(job.spec, job.site, None)

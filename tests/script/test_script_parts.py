@@ -171,8 +171,31 @@ def test_what_another_user_writes_in_the_folder_is_not_progress(tmp_path: Path, 
     os.utime(run / "attempts", (1, 1))
     (tmp_path / "last.ckpt").touch()
     os.chown(tmp_path / "last.ckpt", owner, owner)
-    text = f"cd {tmp_path}\nPLACES=() STOP_BEFORE=60 wrote=\nmade_progress && echo progress\n"
+    text = f"cd {tmp_path}\nPLACES=() SAVES=() STOP_BEFORE=60 wrote=\nmade_progress && echo progress\n"
     lines = bash(["progress.sh"], text, RUN=str(run), RUNS=str(tmp_path / "runs"))
+    assert lines == ["progress"] * progress
+
+
+@pytest.mark.parametrize(
+    ("file", "progress"),
+    [
+        ("neighbour.pt", False),
+        ("my models/epoch-1.pt", True),
+        ("my models/epoch-1/rank-0.bin", True),  # a folder that is a checkpoint
+        ("runs/1/snapshots/step-5/rank-0.pt", True),
+    ],
+)
+def test_with_saves_no_other_file_is_progress(tmp_path: Path, file: str, progress: bool):
+    run = tmp_path / "runs" / "1"
+    run.mkdir(parents=True)
+    (run / "attempts").touch()
+    os.utime(run / "attempts", (1, 1))
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).touch()
+    text = f"cd {tmp_path}\nPLACES=() SAVES=('my models/epoch-*') STOP_BEFORE=60 wrote=yes\n"
+    lines = bash(
+        ["progress.sh"], text + "made_progress && echo progress\n", RUN=str(run), RUNS=str(run.parent)
+    )
     assert lines == ["progress"] * progress
 
 

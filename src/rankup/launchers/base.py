@@ -44,6 +44,7 @@ class Start:
     cpus: int | None = None
     masks: tuple[str, ...] = ()
     max_restarts: int = 0
+    numa_binding: str = ""
     mpi: str = "openmpi"
     mpi_flags: tuple[str, ...] = ()
     carried: tuple[str, ...] = ()

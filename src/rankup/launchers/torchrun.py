@@ -43,6 +43,7 @@ def tokens(spec: JobSpec, run_id: str, guard: Sequence[str]) -> list[str]:
         f"--nnodes={spec.nodes}",
         f"--nproc_per_node={spec.nproc_per_node}",
         f"--max_restarts={spec.max_restarts}",
+        *_binding(spec),
         *rendezvous,
         *_COMMAND_FOLLOWS,
         *guard,
@@ -89,6 +90,7 @@ def agent(start: Start) -> list[str]:
         f"--nnodes={start.nodes}",
         f"--nproc_per_node={start.nproc}",
         f"--max_restarts={start.max_restarts}",
+        *_binding(start),
     ]
     parts = [
         ["exec", *map(expanded_code, start.prefix), *_program(start)],
@@ -109,6 +111,10 @@ def agent(start: Start) -> list[str]:
         *("  " + line for line in command[1:-1]),
         "  " + command[-1].removesuffix(" \\"),
     ]
+
+
+def _binding(job: JobSpec | Start) -> list[str]:
+    return [f"--numa_binding={job.numa_binding}"] if job.numa_binding else []
 
 
 def _program(start: Start) -> list[str]:

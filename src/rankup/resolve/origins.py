@@ -73,7 +73,7 @@ def fill_defaults(values: Layer, site: Site) -> None:
         nproc = max(1, gpus)
         values["nproc_per_node"] = (nproc, "derived")
     if "launcher" in open_keys:
-        several = nodes * nproc > 1 or values["max_restarts"][0]
+        several = nodes * nproc > 1 or values["max_restarts"][0] or values["numa_binding"][0]
         torchrun = "torchrun" if "torchrun" in site.launchers else site.launchers[0]
         values["launcher"] = (torchrun if several else "single", "derived")
     if "mem" in open_keys and gpus and site.node.mem_per_gpu:

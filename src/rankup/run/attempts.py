@@ -105,6 +105,7 @@ def job_script(spec: JobSpec) -> str:
 def processes_as_options(spec: JobSpec, *, threads: int | None) -> list[str]:
     """How the processes of each node run, as options of ``rankup run``."""
     options = [f"--max-restarts={spec.max_restarts}"]
+    options += [f"--numa-binding={spec.numa_binding}"] if spec.numa_binding else []
     options += [] if threads is None else [f"--threads={threads}"]
     options += [] if spec.python == sys.executable else [f"--python={spec.python}"]
     return options if spec.monitor else [*options, "--no-monitor"]

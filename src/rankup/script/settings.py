@@ -26,6 +26,7 @@ def settings(spec: JobSpec, site: Site, run_dir: Path | None) -> list[str]:
         _base(spec, site, run_dir),
         f"RUNS={shell.quote([str(runs)])} # all runs are below it",
         f"PLACES=({' '.join(_places(spec))}) # where else the program may save: paths in its arguments and variables",
+        f"SAVES=({' '.join(map(path_code, spec.saves))}) # patterns of what it goes on from; (): any file there",
         f"STOP_BEFORE={spec.lead} # seconds before the time limit at which the ranks are asked to save",
         f"MAX_REQUEUES={requeues}",
     ]

@@ -44,6 +44,7 @@ def start(spec: JobSpec, site: Site) -> AgentsScript:
         cpus=spec.cpus_per_task,
         masks=site.masks_of(spec),
         max_restarts=spec.max_restarts,
+        numa_binding=spec.numa_binding,
         mpi=site.mpi.kind,
         mpi_flags=site.mpi.flags,
         carried=_carried(spec, site),

@@ -121,6 +121,16 @@ class JobSpec(BaseModel):
         Field(ge=0),
         Flag(LAUNCH, "restart all processes after a failure, at most K times", "K", of=EVERYWHERE),
     ] = 0
+    # torchrun's, since torch 2.9
+    numa_binding: Annotated[
+        Literal["", "node", "socket", "exclusive", "core-complex"],
+        Flag(
+            LAUNCH,
+            "have torchrun bind each process to the cores next to its GPU",
+            "node|socket|exclusive|core-complex",
+            of=EVERYWHERE,
+        ),
+    ] = ""
     # Machines by hand: a job's script works these out itself.
     node_rank: Annotated[
         int,
@@ -215,6 +225,16 @@ class JobSpec(BaseModel):
     stop_before: Annotated[
         Seconds | None, Flag(TIME_LIMIT, "request a snapshot so long before the time limit", "TIME")
     ] = None
+
+    # For a program that the job cannot ask to save; () means any file that it may have written.
+    saves: Annotated[
+        PlainTexts,
+        Flag(
+            TIME_LIMIT,
+            "files from which the program goes on: an attempt without a new one got nowhere; may be repeated",
+            "PATTERN",
+        ),
+    ] = ()
 
     # "" is stop in a job of a queue; here and now it is said, and the run goes on.
     lost: Annotated[
@@ -331,8 +351,9 @@ class JobSpec(BaseModel):
         reasons = []
         if launcher == "single" and nodes and nproc and nodes * nproc > 1:
             reasons.append(f"the launcher single starts one process, but the job has {nodes * nproc}")
-        if values["max_restarts"] and launcher not in ("torchrun", None):
-            reasons.append(f"max_restarts requires the launcher torchrun, and the launcher is {launcher}")
+        of_torchrun = [key for key in ("max_restarts", "numa_binding") if values[key]]
+        if of_torchrun and launcher not in ("torchrun", None):
+            reasons.append(f"{of_torchrun[0]} requires the launcher torchrun, and the launcher is {launcher}")
         if time and lead and lead >= time:
             reasons.append(f"--stop-before ({lead} s) must be shorter than --time ({time} s)")
         by_srun = launcher in ("torchrun", "srun", None)

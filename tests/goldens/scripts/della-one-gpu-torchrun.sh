@@ -19,6 +19,7 @@
 BASE=/work/user/project/runs/train/20260101-120000-abcd # the run directory
 RUNS=/work/user/project/runs # all runs are below it
 PLACES=() # where else the program may save: paths in its arguments and variables
+SAVES=() # patterns of what it goes on from; (): any file there
 STOP_BEFORE=300 # seconds before the time limit at which the ranks are asked to save
 MAX_REQUEUES=10
 

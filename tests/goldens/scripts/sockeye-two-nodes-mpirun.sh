@@ -18,6 +18,7 @@
 BASE=/work/user/project/runs/train/20260101-120000-abcd # the run directory
 RUNS=/work/user/project/runs # all runs are below it
 PLACES=() # where else the program may save: paths in its arguments and variables
+SAVES=() # patterns of what it goes on from; (): any file there
 STOP_BEFORE=300 # seconds before the time limit at which the ranks are asked to save
 MAX_REQUEUES=10
 TIME=86400 # seconds; 0: the queue's own limit
@@ -325,8 +326,14 @@ see_writes() { # just before the ranks are ended: did one of them write more to 
 }
 # Whether any file is newer than the beginning of this attempt: where it runs, in its run directory and in PLACES. Files of
 # another user or of rankup's own do not count, nor what Python compiles. No answer in time counts as progress.
+# What --saves names decides alone, with the run's own snapshots.
 made_progress() {
-  local place places=("$RUN") found seconds=$((STOP_BEFORE / 16 + 1))
+  local pattern place places=("$RUN") found seconds=$((STOP_BEFORE / 16 + 1))
+  if [ "${#SAVES[@]}" -gt 0 ]; then
+    mapfile -t places < <(for pattern in "${SAVES[@]}"; do compgen -G "$pattern"; done)
+    [ -n "$(find -H "${places[@]}" "$RUN/snapshots" -type f -newer "$RUN/attempts" -print -quit 2>/dev/null)" ]
+    return
+  fi
   [ -z "$wrote" ] || return 0
   for place in "$PWD" "${PLACES[@]}"; do
     [ -d "$place" ] || place=${place%/*}
