@@ -7,6 +7,7 @@ from scheduler_samples import SCRIPT, SITE, job, said
 
 from rankup.errors import RankupError
 from rankup.schedulers.base import scheduler_named
+from rankup.sites.site import Slurm
 
 SLURM = scheduler_named("slurm")
 FAILED = "sbatch: error: Batch job submission failed: "
@@ -31,6 +32,12 @@ def test_a_job_waits_for_the_end_of_others_however_they_end():
 def test_a_successor_begins_however_the_job_before_it_ended():
     command = SLURM.successor_command(SCRIPT, job(after=("1",)), SITE, "12")
     assert command == ["sbatch", "--parsable", "--dependency=afterany:12", str(SCRIPT)]
+
+
+@pytest.mark.parametrize(("there", "asked"), [(False, "--requeue"), (True, "--requeue=expedite")])
+def test_a_requeue_is_expedited_where_slurm_has_that(there: bool, asked: str):
+    site = SITE.model_copy(update={"slurm": Slurm(expedite=there)})
+    assert asked in SLURM.directives(job(nodes=2), site, "job.log")
 
 
 def test_account_and_queue_beat_what_the_login_shell_says():

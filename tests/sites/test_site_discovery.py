@@ -158,7 +158,8 @@ CLUSTER = Survey(
         modules=read_modules(AVAIL),
         runtimes=("apptainer", "pyxis"),
         interfaces=("eth0", "hsn0", "lo"),
-        version="24.05.3",
+        version="25.11.2",
+        expedites=True,
         shared=("lustre /scratch",),
     ),
 )
@@ -170,8 +171,9 @@ def test_a_whole_profile_has_what_was_seen_its_source_and_its_day(tmp_path):
     assert (site.node.interface, site.containers.runtime, site.slurm.version) == (
         "hsn0",
         "apptainer",
-        "24.05.3",
+        "25.11.2",
     )
+    assert site.slurm.expedite
     assert (site.source.page, site.source.seen) == ("sinfo on login1", "2026-11-27")
     assert "#     PyTorch/2.6.0" in text and "StdEnv" not in text and "# Seen here: lustre /scratch" in text
     assert compare(site, CLUSTER, lambda _: True) == []
@@ -210,6 +212,7 @@ def test_what_differs_is_named_and_the_patch_is_a_profile_that_says_it_right(tmp
     found = compare(site, CLUSTER, lambda path: path != "/images/torch.sif")
     assert {one.place: one.there for one in found} == {
         "node.gpus": 4,
+        "slurm.expedite": True,
         "queue_time.gpu": "24:00:00",
         "queue_nodes.gone": None,
         "defaults.modules": None,

@@ -62,6 +62,7 @@ def _facts(who: str, env: Mapping[str, str]) -> ClusterFacts:
         (*(name for name in _PROGRAMS if name in there), *by_srun),
         _interfaces(),
         _said(SINFO[0], "--version").removeprefix("slurm ").strip() if who == SINFO[0] else "",
+        who == SINFO[0] and "enable_expedited_requeue" in _said("scontrol", "show", "config"),
         read_mounts(_text(Path("/proc/mounts"))),
     )
 

@@ -50,6 +50,7 @@ def compare(site: Site, survey: Survey, exists: Callable[[str], bool]) -> list[D
         *_values("", {"scheduler": site.scheduler}, there[""]),
         *_node(site, there["node"]),
         *_values("slurm", {"version": site.slurm.version}, there.get("slurm", {})),
+        *_expedite(site, survey),
         *_values("queue_nodes", site.queue_nodes, there.get("queue_nodes", {})),
         *_times(site.queue_time, there.get("queue_time", {})),
         *_queues(site, survey),
@@ -79,6 +80,11 @@ def _values(table: str, said: Mapping[str, Any], there: Mapping[str, Any]) -> It
     for key, value in said.items():
         if there.get(key) is not None and there[key] != value:
             yield Difference(table, key, value, there[key])
+
+
+def _expedite(site: Site, survey: Survey) -> Iterator[Difference]:
+    if survey.seen.version and site.slurm.expedite != survey.seen.expedites:
+        yield Difference("slurm", "expedite", site.slurm.expedite, survey.seen.expedites)
 
 
 def _node(site: Site, there: Mapping[str, Any]) -> Iterator[Difference]:

@@ -53,7 +53,7 @@ class ClusterFacts:
     """What else can be seen from a login node: who said all this and when, uname -m, and what there is.
 
     ``modules`` as ``module avail`` names them, ``runtimes`` of containers, ``interfaces`` of this host, ``version`` of
-    SLURM, and ``shared`` file systems as "lustre /scratch".
+    SLURM and whether it ``expedites`` requeues, and ``shared`` file systems as "lustre /scratch".
     """
 
     source: str
@@ -64,6 +64,7 @@ class ClusterFacts:
     runtimes: tuple[str, ...] = ()
     interfaces: tuple[str, ...] = ()
     version: str = ""
+    expedites: bool = False
     shared: tuple[str, ...] = ()
 
 
@@ -200,7 +201,7 @@ def tables(name: str, survey: Survey) -> dict[str, Mapping[str, Any]]:
         "node": has,
     }
     if seen.version:
-        made["slurm"] = {"version": seen.version}
+        made["slurm"] = {"version": seen.version, "expedite": seen.expedites or None}
     if seen.runtimes:
         made["containers"] = {"runtime": seen.runtimes[0]}
     nodes: Counter[str] = Counter()  # a queue has a line for each kind of node

@@ -85,6 +85,9 @@ class Slurm(BaseModel):
     version: str = ""  # "24.05.3"
     gpus: Literal["gpus-per-node", "gres"] = "gpus-per-node"
     pick: str = ""  # a GPU's type, for --gpus-per-node=TYPE:N or --gres=gpu:TYPE:N
+    expedite: bool = (
+        False  # a job that loses a node starts again before all others: SLURM 25.11, where it is enabled
+    )
     # The cores next to each GPU of a node, in the order of the GPUs, as srun's mask_cpu takes them.
     masks: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]+$")], ...] = ()
 

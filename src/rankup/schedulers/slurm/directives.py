@@ -36,7 +36,7 @@ def directives(spec: JobSpec, site: Site, output: str, error: str = "") -> list[
     options += [f"--array={spec.array}"] if spec.array else []
     options += [
         f"--signal=B:USR1@{spec.lead}",
-        "--requeue",
+        "--requeue=expedite" if site.slurm.expedite else "--requeue",
         "--open-mode=append",
         f"--output={_quoted(output)}",
     ]
