@@ -48,6 +48,15 @@ def required_variables(program: ProgramCode) -> dict[str, tuple[Module, ast.AST]
     return {name: place for name, place in found.items() if name not in own}
 
 
+def reads_variable(program: ProgramCode, name: str) -> bool:
+    """Whether the program reads ``name`` anywhere, or asks for it."""
+    asked = [call.argument("key", 0) for call in program.named("os.environ.get", "os.getenv")]
+    for module in program.modules:
+        asked += [node.slice for node in module.of(ast.Subscript)]
+        asked += [compare.left for compare in module.of(ast.Compare)]
+    return any(isinstance(node, ast.Constant) and node.value == name for node in asked)
+
+
 def of_group(program: ProgramCode, call: Call) -> list[str]:
     """What ``init_process_group`` reads from the environment."""
     method = call.argument("init_method", 1)

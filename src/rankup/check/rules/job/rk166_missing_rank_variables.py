@@ -1,21 +1,29 @@
-"""A program that reads what torchrun sets, started without torchrun."""
+"""A program that reads the variables of another launcher than that which starts its ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from rankup.check.facts.job.job import Job, Launch
-from rankup.check.facts.program.required import required_variables
+from rankup.check.facts.program.names import LOCAL_RANK_VARIABLES, RANK_VARIABLES
+from rankup.check.facts.program.required import reads_variable, required_variables
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 
 _BY_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
+# Under torchrun these are its agent's: the same in all ranks of a node.
+_OF_AGENT = (RANK_VARIABLES | LOCAL_RANK_VARIABLES) - {"RANK", "LOCAL_RANK"}
+
+
 def find(job: Job) -> Iterator[Match]:
     if not job.complete or job.sources_files:
         return
     for launch in job.launches:
+        if launch.is_torchrun:
+            yield from _of_agent(job, launch)
+            continue
         step, program = launch.step, launch.program
         if step is None or step.kind not in ("srun", "mpirun", "mpiexec") or launch.launcher != "python":
             continue
@@ -36,6 +44,39 @@ def find(job: Job) -> Iterator[Match]:
         )
 
 
+def _of_agent(job: Job, launch: Launch) -> Iterator[Match]:
+    """torchrun's ranks, where the program makes its group by variables that all ranks of a node share."""
+    program, count = launch.program, launch.options.get("nproc_per_node")
+    if count is None or job.number(count) == 1:
+        return
+    if (
+        program is None
+        or not program.whole
+        or program.frameworks
+        or program.spawns
+        or len(program.inits) != 1
+    ):
+        return
+    read = {
+        name: place
+        for name, place in required_variables(program).items()
+        if name in _OF_AGENT and name not in job.names
+    }
+    rank = program.inits[0].argument("rank", 4)
+    if not read or rank is None or reads_variable(program, "RANK"):
+        return
+    name, (module, node) = next(iter(read.items()))
+    line = module.line(getattr(node, "lineno", 0))
+    yield Match(
+        job.document,
+        launch.span,
+        f"torchrun tells its ranks who they are by RANK and LOCAL_RANK. {module.document.path} reads {name} at {line}, "
+        "which is the same for all ranks of a node.",
+        why="Ranks of the same number take one another's place, and the group waits for those that nobody is.",
+        fix="Read RANK, WORLD_SIZE and LOCAL_RANK, or start one task per rank by srun, without torchrun.",
+    )
+
+
 def _missing(job: Job, launch: Launch) -> list[str]:
     """The variables of torchrun that the program requires, and that neither it nor the script sets."""
     assert launch.program is not None
@@ -52,7 +93,8 @@ RULE = Rule(
     name="missing-rank-variables",
     severity=Severity.ERROR,
     confidence=Confidence.LIKELY,
-    what="A step of srun or mpirun starts a program that reads RANK, LOCAL_RANK, MASTER_ADDR …, which nothing sets.",
+    what="A step of srun or mpirun starts a program that reads RANK, LOCAL_RANK, MASTER_ADDR …, which nothing sets, or "
+    "torchrun one that reads SLURM_PROCID.",
     why="Only torchrun sets these. Each task ends with 'environment variable RANK expected, but not set' or with a "
     "KeyError.",
     fix="Set them in each task (srun bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID; …') and the address "
@@ -74,8 +116,10 @@ dist.destroy_process_group()
 """,
         """--- job.sh
 #!/bin/bash
-#SBATCH --nodes=2 --ntasks-per-node=4 --gpus-per-node=4
-srun python train.py
+#SBATCH --nodes=2 --ntasks-per-node=1 --gpus-per-node=4
+head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+port=$((10000 + SLURM_JOB_ID % 20000))
+srun torchrun --nnodes=2 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-endpoint="$head:$port" train.py
 --- train.py
 import os
 import torch
