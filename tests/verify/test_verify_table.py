@@ -82,7 +82,9 @@ def test_rounding_that_cannot_be_judged_is_not_called_a_proof_of_everything():
         ({"not_crossed": ("a kill",)}, f"not proved: {apart}; see what was not crossed"),
         ({"lost": ("warning: lost",)}, f"not proved: {apart}; because an attempt lost state"),
     ):
-        assert text(Proof((ONCE, worlds), **others)).splitlines()[-1] == last
+        proof = Proof((ONCE, worlds), **others)
+        assert text(proof).splitlines()[-1] == last
+        assert not proof.proved and as_dict(proof, "")["conclusion"] == last.partition(":")[0]
 
 
 def test_nothing_is_proved_if_an_attempt_said_that_something_was_lost():

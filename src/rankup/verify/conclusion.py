@@ -12,6 +12,7 @@ from rankup.verify.script_causes import ROUNDING
 
 NOT_JUDGED = "not judged"
 HALF_WRITTEN = "save-not-atomic"
+NOT_JUDGED_ROUNDING = "rounding-not-judged"  # the code of a finding
 # Codes of findings: a resume that does not find its place, and an end that is another one after equal steps.
 _OF_POSITION = (
     HALF_WRITTEN,
@@ -94,11 +95,16 @@ class Proof:
 
     @property
     def proved(self) -> bool:
-        return self.same and not self.not_crossed and not self.lost
+        return self.same and not self.not_crossed and not self.lost and not self.unjudged_worlds
+
+    @property
+    def unjudged_worlds(self) -> tuple[Scenario, ...]:
+        """Those whose weights differ on other numbers of processes, which may be rounding."""
+        return tuple(s for s in self.scenarios if s.finding and s.finding.code == NOT_JUDGED_ROUNDING)
 
     @property
     def conclusion(self) -> str:
-        """One of six. A training that differs from its own repetition may resume well: nobody can tell."""
+        """One of seven. A training that differs from its own repetition may resume well: nobody can tell."""
         if not self.scenarios[0].same:
             return "not deterministic"
         if self.scenarios[-1].verdict == NOT_JUDGED:
@@ -109,7 +115,11 @@ class Proof:
             and self.same
         ):
             return "equal within rounding"
-        return "differs" if not self.same else "proved" if self.proved else "not proved"
+        if not self.same:
+            return "differs"
+        if self.unjudged_worlds and not self.not_crossed and not self.lost:
+            return "proved on the same number of processes alone"
+        return "proved" if self.proved else "not proved"
 
     @property
     def parts(self) -> tuple[Part, ...]:

@@ -11,6 +11,7 @@ from rankup.errors import RankupError
 from rankup.findings.finding import Finding, Severity
 from rankup.snapshots.layout import entries, trainings
 from rankup.verify.causes import what as first_names
+from rankup.verify.conclusion import NOT_JUDGED_ROUNDING
 from rankup.verify.diagnosis import of_end
 from rankup.verify.first_difference import (
     Difference,
@@ -153,7 +154,7 @@ def judge_worlds(apart: Distance, same: bool) -> tuple[str, bool, Finding | None
             f"not judged: {largest}",
             True,
             Finding(
-                "rounding-not-judged",
+                NOT_JUDGED_ROUNDING,
                 Severity.NOTE,
                 f"on another number of processes the final weights differ by {apart.largest:.1e}; in this precision "
                 "that may be rounding or a fault",

@@ -12,7 +12,6 @@ from rankup.verify.conclusion import NOT_JUDGED, Proof
 
 _HEADINGS = ("what", "processes", "attempts", "kills", "steps compared", "verdict")
 _LEFT = ("what", "verdict")
-NOT_JUDGED_ROUNDING = "rounding-not-judged"  # the code of a finding
 
 
 def text(proof: Proof) -> str:
@@ -105,7 +104,7 @@ def verdict(proof: Proof) -> str:
     if unjudged := _not_judged(proof):
         if proof.not_crossed or proof.lost:
             return f"not proved: {unjudged}; {_doubt(proof)}"
-        return f"proved on the same number of processes alone: {unjudged}"
+        return f"{proof.conclusion}: {unjudged}"
     if proof.not_crossed:
         steps = max(s.steps_compared for s in scenarios)
         return f"no difference found in {steps} steps; not proved, {_doubt(proof)}"
@@ -131,11 +130,7 @@ def _doubt(proof: Proof) -> str:
 
 def _not_judged(proof: Proof) -> str:
     """What differs on other numbers of processes, and may be rounding; "" without it."""
-    apart = {
-        s.processes: s.distance.largest
-        for s in proof.scenarios
-        if s.distance is not None and s.finding is not None and s.finding.code == NOT_JUDGED_ROUNDING
-    }
+    apart = {s.processes: s.distance.largest for s in proof.unjudged_worlds if s.distance is not None}
     if not apart:
         return ""
     return (
