@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
 from rankup.core.rundir import RunDir
-from rankup.run.separate_models import count_separate_models, optimizer_steps
+from rankup.run.separate_models import count_separate_models, optimizer_steps, with_torch_hook
 from rankup_process import Started, script
 
 pytestmark = pytest.mark.usefixtures("warm_python")
@@ -83,3 +85,22 @@ def test_one_process_finds_what_srun_would_give_it_but_the_number_of_tasks(tmp_p
         tmp_path, "--name", "y", script(tmp_path, "import os; os.environ['SLURM_NTASKS']", "y.py")
     ).end()
     assert "hint:  written for srun? read RANK, LOCAL_RANK and WORLD_SIZE" in run.err
+
+
+AGENT = """
+import torch
+from torch.distributed.elastic.agent.server import api
+try:
+    raise torch.distributed.DistStoreError("Timed out after 301 seconds")
+except Exception:
+    api.logger.exception("Error waiting on exit barrier. Elapsed: %s seconds", 301)
+api.logger.error("Worker group failed")
+"""
+
+
+@pytest.mark.own_python
+def test_a_torchrun_whose_ranks_have_ended_well_prints_no_stack(tmp_path):
+    env = {name: value for name, value in os.environ.items() if name != "RANK"}
+    env |= with_torch_hook({}) | {"RANKUP_RUN_DIR": str(tmp_path)}
+    said = subprocess.run([sys.executable, "-c", AGENT], env=env, capture_output=True, text=True, check=True)
+    assert [line.rpartition("] ")[2] for line in said.stderr.splitlines()] == ["Worker group failed"]
