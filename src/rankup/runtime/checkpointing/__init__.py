@@ -9,6 +9,7 @@
 - ``state_parts``: what contributes to it, and is there before the first step
 - ``run_state``: ``run.state``, for scripts that store the state themselves
 - ``resume``: restores a run from a snapshot
+- ``resumed_loop``: what a loop says that does not fit the snapshot which it enters
 - ``registered``, ``adapters``, ``objects``, ``registered_state``: what ``run.register`` got, and its state
 - ``model_form``: the kinds of a model's modules, and which parts of it are frozen or in evaluation mode
 - ``settings``, ``new_settings``: what a script asks for: recorded, compared, and chosen from

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 from rankup.core.whole_lines import say
 from rankup.errors import RankupError
-from rankup.runtime.call_site import call_site
 from rankup.runtime.checkpointing import registered_state
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.saves import LoopSaves
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from rankup.runtime.checkpointing.resume import ResumedEpoch
     from rankup.runtime.tracing.trace import Trace
     from rankup.snapshots.saver import Saver
-    from rankup.snapshots.snapshot import Snapshot
 
 
 class Checkpointing:
@@ -183,46 +181,27 @@ class Checkpointing:
         if found is None:
             return
         from rankup.runtime.checkpointing.resume import ResumedEpoch, resume
+        from rankup.runtime.checkpointing.resumed_loop import (
+            is_done,
+            outside_of_loop,
+            warn_of_another_loop,
+            warn_of_another_training,
+        )
 
         resume(self._run, self._parts, found)
         self._saves.note_saved()
         if feed.position.step > 0 and not self._saves.flat:
             self._resumed = ResumedEpoch(self._run)
-        self._replays = _is_done(found, unit, goal)
-        within = bool(found.metadata.get("within"))
+        self._replays = is_done(found, unit, goal)
         position = feed.position
         if self._parts.watch is not None and self._run.world.is_main:
             self._parts.watch.resumed(found.first_rank_state(), position.epoch, position.step)
         done = position.epoch >= goal if unit == "epochs" else position.total >= goal
-        if not self._run.world.is_main:
-            return
-        if self._replays and not self._run.name and found.metadata["begun"] != self._parts.begun:
-            # Trainings without a name are found by their order. A script that leaves out those that are done finds the
-            # first one where it begins the second.
-            say(
-                f"warning: nothing is trained, since {found.path.name} is the end of a training without a name; but "
-                "that one began with other weights, and may be another one: if the script leaves out trainings that "
-                'are done, their order has changed, and rankup.init(name=f"member-{k}") tells them apart'
-            )
-        if not done and not within:
-            self._goes_on = (
-                f"warning: {found.path.name} was taken outside of the loop at {call_site()}, and none within it is "
-                "there: the loop goes on after it. If it must not (early stopping), register what decides: values = "
-                "run.register(stopped=False), values.stopped = True before the break, and if values.stopped: break as "
-                "the first statement of the loop over epochs"
-            )
-        before = found.metadata["loop"]
-        said = ""
-        if done and within:
-            said = f"{found.path.name} was taken after them: nothing is trained"
-        elif before["unit"] == unit and before["goal"] > goal:
-            said = f"was over {unit}={before['goal']} when {found.path.name} was saved: this training ends earlier"
-        if said:
-            say(
-                f"warning: the loop at {call_site()} is over {unit}={goal}, and {said}. {unit}= counts from the "
-                f"beginning, also after a resume: if the script takes off what is done ({unit}=n - start), leave that "
-                "out"
-            )
+        if self._run.world.is_main:
+            if self._replays and not self._run.name:
+                warn_of_another_training(found, self._parts.begun)
+            warn_of_another_loop(found, unit, goal, done)
+            self._goes_on = "" if done else outside_of_loop(found)
 
     def attend(self) -> None:
         """Between two steps, after step ``due``."""
@@ -426,8 +405,3 @@ class Checkpointing:
             saver.close()
         self._run.print(f"stopped as asked after step {self._run.global_step}")
         raise SystemExit(0)
-
-
-def _is_done(found: Snapshot, unit: str, goal: int) -> bool:
-    """Whether the loop has ended in an earlier attempt, as it is now."""
-    return bool(found.metadata.get("done")) and found.metadata["loop"] == {"unit": unit, "goal": goal}
