@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rankup.check.check import diagnostics
-from rankup.check.example import subjects_of
+from rule_examples import subjects_of
 
 HEAD = """
 import torch

@@ -9,9 +9,9 @@ from mutants_of_jobs import JOB_MUTANTS, SITE_MUTANTS
 from mutants_of_programs import PROGRAM_MUTANTS
 
 from rankup.check.check import diagnostics
-from rankup.check.example import subjects_of
 from rankup.check.registry import all_rules
 from rankup.sites.site import Site
+from rule_examples import subjects_of
 
 CORPUS = Path(__file__).parent / "corpus"
 MUTANTS = [

@@ -6,8 +6,8 @@ import pytest
 
 from ranks import run_ranks
 from rankup.check.check import diagnostics
-from rankup.check.example import subjects_of
 from rankup.check.fixes import fixed
+from rule_examples import subjects_of
 
 HEAD = """
 import os, torch

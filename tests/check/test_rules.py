@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from rankup.check.check import diagnostics
-from rankup.check.example import default_name, files_of, subjects_of
 from rankup.check.fixes import fixed
 from rankup.check.registry import all_rules
+from rule_examples import default_name, files_of, subjects_of
 
 RULES = all_rules()
 # RULE/fires_* and RULE/silent_*: the examples that do not stand beside the rule.

@@ -14,7 +14,6 @@
 | ``suppression`` | ``# rankup: allow RK115 (why)`` |
 | ``selection`` | which rules are asked; rankup.toml |
 | ``paths`` | files and folders → ``Checked`` |
-| ``example`` | a rule's examples as documents |
 
 Facts are gathered once for each file; rules are pure functions of facts and never read text themselves. A rule fires
 only on evidence: what is unknown (a variable without a value, a module that is not here, a page's fragment) is silent.
