@@ -10,6 +10,30 @@ import pytest
 from rankup.explain.explain_logs import explain_logs
 
 CASES = {
+    "a class that a snapshot names and the script does not have": (
+        "snapshot-class-missing",
+        'Traceback (most recent call last):\n  File "test.py", line 5, in <module>\n    state = torch.load("best.pth")\n'
+        '  File "/usr/lib/python3/dist-packages/torch/serialization.py", line 787, in _load\n    return unpickler.load()\n'
+        "AttributeError: Can't get attribute 'Meter' on <module '__main__' from 'test.py'>\n",
+    ),
+    "a container that did not start because a disk is full": (
+        "disk-full",
+        "slurmstepd: error: pyxis: child 17 failed with error code: 1\n"
+        "slurmstepd: error: pyxis: failed to import docker image\n"
+        "slurmstepd: error: pyxis:     Write failed because No space left on device\n",
+    ),
+    "a copy between ranks that a container forbids, in a log that ends so": (
+        "mpi-memory-copy",
+        "step 1\n[node1:00192] Read -1, expected 10024, errno = 1\n[node1:00192] Read -1, expected 10024, errno = 1\n",
+    ),
+    "a limit that the script may not raise": (
+        "limit-refused",
+        "+ ulimit -s unlimited\n./run.sh: line 3: ulimit: stack size: cannot modify limit: Operation not permitted\n",
+    ),
+    "the heap of Java, which is no memory of a GPU": (
+        "cpu-out-of-memory",
+        'Exception in thread "main" java.lang.OutOfMemoryError: Java heap space\n\tat java.util.Arrays.copyOf(Arrays.java:1)\n',
+    ),
     "a library that cannot be imported, since another is too new": (
         "versions-differ",
         'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    from tool.report import main\n'

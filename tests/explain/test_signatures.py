@@ -113,6 +113,11 @@ ORDINARY = [
     "libfabric:17:1:cxi:core:cxip_gen_auth_key():29<warn> Device cxi0 failed, trying the next",
     "flash_attn seems to be not installed, plain attention is used",
     "validation requires 3 batches, the rest is already done",
+    "submitting with qsub: job.sh, 3 jobs already queued",
+    "Read 1024 of the expected 2048 records",
+    "2026-01-01 10:00:00.1: W tensorflow/compiler/gpu/conv.cc:729] Resource exhausted: Out of memory while trying to pick",
+    "numactl: binding to node 0, already done by the launcher",
+    "INFO:    Creating SIF file, already cached layers are not fetched",
 ]
 
 

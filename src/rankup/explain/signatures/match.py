@@ -18,6 +18,7 @@ _WORDS = (
     "xid", "ecc ", "terminat", "watchdog", "using network", "is unreachable", "plugin", "duplicate gpu",
     "kernel image", "assert", "illegal", "of memory", "oom", "no space", "quota", "locate", "warning",
     "job die", "deleted", "no route", "dos line", "requested", "interrupt", "corrupt", "an attempt", "free(",
+    "attempting to use", "called before", "called after", "malloc",
     "unrecognized", "qsub", "preempt", "undefined", "unknown", "destroy_process", "bad ", "mark a", "per-task",
     "peer", "second time", "recursion", "format", "bound", "traceback", "root cause", 'file "', "= attempt",
     "pmi", "slots", "loss is nan", "low on resource", "fallen off", "mismatch", "no locks", "nan loss",
