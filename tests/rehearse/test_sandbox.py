@@ -82,15 +82,15 @@ def test_a_script_that_hangs_ends_at_the_time_limit(tmp_path: Path, leftovers: C
 
 
 def test_processes_that_try_to_stay_are_ended(tmp_path: Path, leftovers: Callable[[], list[str]]):
-    body = (
-        "trap '' TERM INT HUP; setsid nohup sleep 1000 & (setsid sleep 1001 &) ; disown -a; python train.py"
-    )
+    seconds = f"1000.{os.getpid()}"  # so that nobody else's are found
+    body = f"trap '' TERM INT HUP; setsid nohup sleep {seconds}1 & (setsid sleep {seconds}2 &) ; disown -a; "
+    body += "python train.py"
     report = rehearsed(tmp_path, body, ("--nodes=1",))
     assert report.rehearsal.code == 0
     assert not [
         p
         for p in psutil.process_iter(["cmdline"])
-        if p.info["cmdline"] in (["sleep", "1000"], ["sleep", "1001"])
+        if p.info["cmdline"] in (["sleep", f"{seconds}1"], ["sleep", f"{seconds}2"])
     ]
     assert leftovers() == []
 
