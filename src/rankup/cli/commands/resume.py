@@ -23,7 +23,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 # What may change between two attempts of one run.
 _CHANGEABLE = (
     *("nodes", "gpus_per_node", "nproc_per_node", "cpus_per_task", "mem", "time", "queue", "account"),
-    *("max_requeues", "lost"),
+    *("max_requeues", "saves", "lost"),
 )
 
 
