@@ -86,6 +86,7 @@ def test_status_of_nothing_is_no_error(slurm, capfd):
     assert run(capfd, "status", "--json")[1] == "[]\n"
 
 
+@pytest.mark.slow
 def test_status_shows_the_last_ten_that_have_ended(slurm, submitted, capfd, tmp_path):
     for _ in range(12):
         ends(submitted("mine"), "done", 0)

@@ -39,7 +39,7 @@ def test_an_example_is_a_command_line_that_is_taken(line):
         assert context.params or name in ("world", "mcp")
 
 
-@pytest.mark.repeated
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 200])
 def test_a_page_keeps_to_the_width_and_says_all_options(width):
     for path, command, context in pages():

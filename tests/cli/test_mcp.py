@@ -42,7 +42,7 @@ def session(folder):
     return asyncio.run(talk())
 
 
-@pytest.mark.repeated
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CALLS)
 def test_the_answer_is_what_the_command_prints(session, folder, monkeypatch, capfd, case):
     answer = session[1][case]

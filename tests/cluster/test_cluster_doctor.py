@@ -374,6 +374,7 @@ def test_more_tasks_than_gpus(lab: Lab, gpus: dict[str, str]):
 
 
 # Where other tests use both cores in that moment, every rank is as slow as the one whose core is shared.
+@pytest.mark.slow
 @pytest.mark.flaky(reruns=3, reruns_delay=2)
 def test_a_core_that_somebody_else_uses(lab: Lab):
     import subprocess
@@ -434,6 +435,7 @@ def test_a_directory_that_is_not_shared_and_an_agent_that_is_missing(folder: Pat
     assert report.found == {"agent-missing": "node3", "directory-not-shared": "node2"}
 
 
+@pytest.mark.slow
 def test_a_job_with_a_preflight_ends_at_once_on_a_broken_node(lab: Lab):
     (lab.shared / "train.py").write_text("print('trained')")
     options = (

@@ -20,6 +20,7 @@ echo requeue >"$RANKUP_RUN_DIR/outcome"
 """
 
 
+@pytest.mark.slow
 def test_edits_after_the_submit_and_between_attempts_do_not_reach_the_job(cluster: Lab):
     folder = cluster.shared / "frozen"
     folder.mkdir()

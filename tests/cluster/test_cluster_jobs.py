@@ -19,6 +19,7 @@ def status(cluster: Lab, target: str, *words: str) -> dict[str, object]:
     return answer
 
 
+@pytest.mark.slow
 def test_one_task_of_an_array_is_shown_and_cancelled_alone(cluster: Lab):
     answer = submit(cluster, "--name", "tasks", "--array", "1-3", "--launcher", "single", "sleep", "300")
     number = answer["job"]

@@ -151,6 +151,7 @@ def test_our_own_scripts_start_what_their_rehearsal_shows(site: Lab):
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.slow
 def test_nothing_of_a_rehearsal_reaches_the_lab(site: Lab):
     """A rehearsal submits nothing and ends nothing, whatever stands in the script."""
     pair = Pair(

@@ -11,6 +11,7 @@ from lab import HEAD, Lab
 pytestmark = pytest.mark.cluster
 
 
+@pytest.mark.slow
 def test_a_profile_that_was_discovered_agrees_and_a_changed_one_gets_a_patch(cluster: Lab):
     folder = cluster.shared / "sites"
     command = [sys.executable, "-m", "rankup", "sites"]

@@ -89,6 +89,7 @@ def test_a_time_limit_that_hits_twice_leaves_three_attempts_one_log_and_the_same
     assert weights(said) == weights(log(whole)) != []
 
 
+@pytest.mark.slow
 def test_a_script_that_asks_nobody_is_requeued_at_its_time_limit_with_a_warning(
     cluster: Lab, deaf: dict[str, Any]
 ):

@@ -94,6 +94,7 @@ def test_a_driver_that_hangs_does_not_hold_up_the_rest(tmp_path: Path, bin_folde
     assert found.facts.part(0, "machine")["cpus"] > 0
 
 
+@pytest.mark.slow
 def test_an_interpreter_without_torch_is_information(tmp_path: Path, bin_folder: Path):
     program(bin_folder, "python", f'exec {shell.quote([sys.executable])} -S -I "$@"')
     found = examined(tmp_path, clean(), python=str(bin_folder / "python"))
@@ -106,6 +107,7 @@ def test_an_interpreter_that_does_not_run(tmp_path: Path):
     assert found.verdict == "broken"
 
 
+@pytest.mark.slow
 def test_a_script_that_nobody_can_read(tmp_path: Path):
     assert "script-unreadable" in codes(examined(tmp_path, clean(), script=str(tmp_path / "train.py")))
 
@@ -120,6 +122,7 @@ def test_with_tensors_two_ranks_of_this_machine(tmp_path: Path):
     assert set(ranks[0]["bytes_per_second"]) == {"4096", "262144", "4194304"}
 
 
+@pytest.mark.slow
 def test_a_directory_that_cannot_be_written(tmp_path: Path):
     """As root permissions do not count: a file instead of a directory."""
     (tmp_path / "file").touch()
@@ -194,6 +197,7 @@ def facts_of(scripts: list[str], tmp_path: Path, timeout: float = 12.0, window: 
     return Facts.gathered(plan.hosts, documents, launch=said)
 
 
+@pytest.mark.slow
 def test_a_prologue_that_prints_between_the_lines(tmp_path: Path):
     noisy = "(while :; do printf 'Welcome to the cluster'; echo; printf '@rankup-doctor:zz'; done) & "
     facts = facts_of([noisy + "$AGENT 0; kill $!", "echo hello; $AGENT 1"], tmp_path)
@@ -208,6 +212,7 @@ def test_an_agent_that_prints_half_of_what_it_should(tmp_path: Path):
     assert "agent-lost" in found and 1 in facts.nodes
 
 
+@pytest.mark.slow
 def test_an_agent_that_never_starts_is_named_when_the_time_is_over(tmp_path: Path):
     began = time.monotonic()
     facts = facts_of(["$AGENT 0", "exec sleep 999"], tmp_path, timeout=7, window=5)
@@ -216,6 +221,7 @@ def test_an_agent_that_never_starts_is_named_when_the_time_is_over(tmp_path: Pat
     assert time.monotonic() - began < 240
 
 
+@pytest.mark.slow
 def test_an_agent_that_fails_explains_itself(tmp_path: Path):
     facts = facts_of(
         ["$AGENT 0", "echo 'bash: /env/bin/python: No such file or directory' >&2; exit 127"], tmp_path

@@ -58,6 +58,7 @@ def words(path: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
+@pytest.mark.slow
 def test_what_a_job_writes_into_its_folder_stays_and_what_it_writes_elsewhere_is_known(
     slurm, folder, tmp_path
 ):

@@ -52,21 +52,25 @@ def test_a_text_that_a_caller_passes_is_his():
     ]
 
 
-def test_a_text_of_nothing_that_is_known_is_left_out():
+@pytest.fixture(scope="module")
+def everything() -> dict[str, list[Said]]:
+    return all_said()
+
+
+def test_a_text_of_nothing_that_is_known_is_left_out(everything: dict[str, list[Said]]):
     texts = (
-        text for said in all_said().values() for one in said for text in (one.message, one.why, one.hint)
+        text for said in everything.values() for one in said for text in (one.message, one.why, one.hint)
     )
     assert [text for text in texts if re.fullmatch(r"[\W]*(<\w+>[\W]*)+|…", text)] == []
     assert all(one.message for code in ("bad-metric", "bad-duration") for one in said_under(code))
 
 
-def test_every_code_that_a_test_of_an_error_expects_is_known():
+def test_every_code_that_a_test_of_an_error_expects_is_known(everything: dict[str, list[Said]]):
     """Also one of which a part is filled in (``unknown-<kind>``), and one of a table."""
     asserted = re.compile(r'\b(?:error|caught\.value|raised\.value)\.code == "([a-z]+(?:-[a-z0-9]+)+)"')
     codes = {code for path in TESTS.rglob("test_*.py") for code in asserted.findall(path.read_text())}
-    said = all_said()
     assert len(codes) > 50
-    assert {code for code in codes if code not in said and not said_under(code)} == set()
+    assert {code for code in codes if code not in everything and not said_under(code)} == set()
 
 
 @pytest.mark.slow

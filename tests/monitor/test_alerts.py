@@ -167,6 +167,7 @@ def test_a_standstill_costs_from_its_begin():
     assert alert.hours_lost == pytest.approx(8 * 600 / 3600, rel=0.03)
 
 
+@pytest.mark.slow
 def test_what_passes_in_seconds_is_no_alert():
     def blip(moment: Moment) -> None:
         if PLANTED <= moment.second < PLANTED + 15:
@@ -193,6 +194,7 @@ def test_a_rank_that_waits_for_a_straggler_is_none():
     assert alert.ranks == (3,)
 
 
+@pytest.mark.slow
 def test_the_first_step_may_take_minutes():
     def compiling(moment: Moment) -> None:
         if moment.second < 800:

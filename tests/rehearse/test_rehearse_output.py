@@ -137,6 +137,7 @@ def test_more_tasks_than_gpus(tmp_path: Path):
     assert "1 of 3 processes find" in text(report, tmp_path, 200)
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(("device", "fails_for_it"), [("rank", True), ("local", False)])
 def test_a_gpu_that_the_program_names_and_the_node_lacks_fails_the_job(
     tmp_path: Path, device: str, fails_for_it: bool
@@ -302,6 +303,7 @@ def test_a_program_that_reads_slurms_variables_has_ranks_by_them(tmp_path: Path)
     assert "  ranks by  SLURM_PROCID\n" in text(report, tmp_path)
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("rank", "size", "found"),
     [("SLURM_PROCID", "SLURM_NTASKS", {"doubled-rank"}), ("RANK", "WORLD_SIZE", set())],
@@ -323,7 +325,7 @@ def test_workers_of_torchrun_inherit_slurms_rank(tmp_path: Path, rank: str, size
 EXPORTED = "export WORLD_SIZE=$((SLURM_NNODES * SLURM_NTASKS_PER_NODE))\n"
 
 
-@pytest.mark.repeated
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("start", "found"), [("srun python", set()), ("python", {"world-size-mismatch", "idle-nodes"})]
 )
@@ -365,6 +367,7 @@ def test_a_python_of_an_environment_is_caught_too(tmp_path: Path):
     assert [one.command for one in report.launches[0].processes] == ["python3 train.py"]
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_learnt_also_where_the_script_sends_its_messages_to_a_file(tmp_path: Path):
     (tmp_path / "my.log").write_text("job.sh: line 9: /opt/of/another/job: No such file or directory\n")
     body = (
@@ -457,6 +460,7 @@ def test_a_heterogeneous_job_is_refused(tmp_path: Path):
     assert caught.value.code == "heterogeneous-job"
 
 
+@pytest.mark.slow
 def test_what_ray_starts_is_not_missed(tmp_path: Path):
     report = rehearsed(
         tmp_path, "srun -N1 -n1 -w node2 ray start --address node1:1 --block &\npython train.py", TWO
@@ -495,6 +499,7 @@ def test_an_option_of_pals_is_one_error_under_open_mpi(tmp_path: Path):
     assert finding.code == "bad-mpirun" and "--mpi pals" in finding.message
 
 
+@pytest.mark.slow
 def test_a_missing_helper_is_named_with_its_line(tmp_path: Path):
     (finding,) = rehearsed(tmp_path, "bash helper.sh\npython train.py", ["--gpus-per-node=1"]).findings
     assert (finding.message, finding.severity) == ("helper.sh is not there", Severity.WARNING)
@@ -557,7 +562,7 @@ def test_a_pbs_script_needs_no_first_line(tmp_path: Path):
     assert [len(launch.processes) for launch in report.launches] == [1]
 
 
-@pytest.mark.repeated
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "found"),
     [
@@ -617,6 +622,7 @@ def test_sizes_on_accelerates_command_line_need_no_file(tmp_path: Path):
     assert "bad-launcher-option" not in codes(rehearsed(tmp_path, body, ("--gpus-per-node=4",)))
 
 
+@pytest.mark.slow
 def test_a_host_file_that_the_job_writes_is_there(tmp_path: Path):
     body = (
         'mkdir run\nfor host in $(scontrol show hostnames "$SLURM_JOB_NODELIST"); do echo "$host slots=2"; done '

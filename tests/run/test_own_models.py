@@ -69,6 +69,7 @@ def test_scripts_that_do_not_train_are_told_nothing(tmp_path):
     assert count_separate_models(RunDir(run.run_dir), ended=True) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.own_python
 def test_the_count_of_steps_imports_no_torch_into_a_script(tmp_path):
     name = script(tmp_path, "import sys; print('torch' in sys.modules)")

@@ -53,6 +53,7 @@ def test_a_run_is_sampled_while_it_lasts(tmp_path, ranks):
     assert sampler_of(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_modules_in_the_scripts_folder_are_not_the_samplers(tmp_path):
     for name in ("psutil.py", "json.py", "rankup.py"):
         script(tmp_path, "raise SystemExit('not this one')", name)

@@ -109,12 +109,13 @@ RATIOS = [
 ]
 
 
-@pytest.mark.repeated
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "count"), RATIOS)
 def test_the_interval_of_a_ratio_covers_the_truth_as_often_as_it_says(kind, count):
     assert covered(kind, count, lambda slow, fast, _: (ratio_interval(slow, fast), 2)) >= LEVEL - TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [pytest.param(3, marks=pytest.mark.campaign), 4])
 def test_a_bootstrap_of_fewer_repeats_does_not_reach_its_level_and_is_not_given(count):
     share = covered("normal", count, lambda slow, fast, _: (percentile_bootstrap(slow, fast, LEVEL), 2))

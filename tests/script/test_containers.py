@@ -127,6 +127,7 @@ def run(tmp_path: Path, runtime: str, **values: Any) -> Job:
     return job
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_a_rank_on_several_nodes_sees_who_it_is_the_fabric_and_its_folder(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], runtime: str

@@ -28,6 +28,7 @@ def template(tmp_path):
     return root, [what for what, _ in seen]
 
 
+@pytest.mark.slow
 def test_killed_at_any_operation_the_newest_whole_snapshot_is_resumed(template, tmp_path):
     root, seen = template
     durable = seen.index("rename")

@@ -89,6 +89,7 @@ def test_each_training_finds_what_the_first_one_found(tmp_path: Path):
     assert files_of(tmp_path) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resumed", ["1\n1\n", "1\n2\n", None])
 def test_both_copies_of_a_file_that_differs_stay_in_the_proofs_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resumed: str | None

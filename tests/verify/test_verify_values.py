@@ -80,6 +80,7 @@ def test_where_the_same_bits_are_promised_nothing_is_near_enough(differences, di
     assert good is (finding is None) is (verdict == "identical")
 
 
+@pytest.mark.slow
 def test_what_the_first_rank_has_registered_is_no_difference_between_two_numbers_of_processes(tmp_path: Path):
     for seen in (3, 4):
         with Saver(tmp_path / str(seen), ALONE) as saver:

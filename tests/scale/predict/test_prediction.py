@@ -76,6 +76,7 @@ def test_the_error_of_the_model_is_that_of_the_curves():
     )
 
 
+@pytest.mark.slow
 def test_the_interval_covers_as_often_as_it_says():
     """1,000 machines that miss the form as the curves do, by a scale that four setups leave uncertain."""
     draw = random.Random(5)

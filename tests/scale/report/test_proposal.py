@@ -108,6 +108,7 @@ def test_the_three_formats_hold_the_same_and_are_the_same_again(tmp_path):
     assert [path.read_bytes() for path in again] == [markdown, latex, pdf]
 
 
+@pytest.mark.slow
 def test_the_latex_document_compiles_and_nothing_is_wider_than_its_pages(tmp_path, monkeypatch):
     """Where there is no LaTeX, only the lines of the script are looked at."""
     monkeypatch.setattr("rankup.scale.report.proposal.all_pictures", lambda content: [])  # they take long

@@ -126,7 +126,7 @@ def test_of_many_runs_the_best_and_the_worst_are_named_and_points_left_out_are_t
     )
 
 
-@pytest.mark.repeated
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["throughput", "breakdown", "accuracy-time"])
 def test_the_same_numbers_give_the_same_files(tmp_path, name):
     picture = pictures(of_study(study((1, 2)), tmp_path))[name]

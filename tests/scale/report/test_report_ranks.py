@@ -143,6 +143,7 @@ def test_several_runs_have_no_figures_of_ranks(folder, tmp_path):
     assert not [name for name in pictures(folder, other) if name.startswith("rank-")]
 
 
+@pytest.mark.slow
 def test_many_nodes_are_a_median_and_a_band(tmp_path):
     path = write_run(tmp_path / "runs" / "wide", hosts=20, gpus=2)
     file = path / "records" / "utilization-node7.jsonl"
