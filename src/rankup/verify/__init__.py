@@ -17,6 +17,7 @@
 | ``killer`` | ends its processes, or sends them a signal first |
 | ``trace_reader`` | reads what each rank has traced |
 | ``files`` | what the script writes and prints |
+| ``times`` | what of that is a time: one training more, with faster clocks |
 | ``two_files`` | copies of a file without and with an interruption, and where they differ first |
 | ``first_difference`` | the first step at which two trainings differ |
 | ``evidence`` | what the traces show, for the diagnosis; state that no snapshot holds |

@@ -30,6 +30,7 @@ from rankup.verify.resumes import Resume, samples_of_resume
 from rankup.verify.scenario import Reference, Scenario, Trial
 from rankup.verify.script_causes import ROUNDING, SAVE_UNTRAINED, UNTRAINED, after_rounding, likeliest
 from rankup.verify.script_pair import Pair
+from rankup.verify.times import without_times
 from rankup.verify.trace_reader import AttemptTrace
 from rankup.verify.two_files import RESUMED
 
@@ -56,12 +57,17 @@ def killed(trial: Trial, reference: Reference) -> tuple[list[Scenario], list[str
     before, first = trial.attempts.count, reference.first
     course = interrupt(trial, first)
     made = [resume.attempt for resume in course.resumes]
-    files = (*reference.files, trial.files.after_training(RESUMED))
+    wrote = trial.files.after_training(RESUMED)
     finding = _of_resumes(first, reference.again, course.resumes)
+    times: tuple[str, ...] = ()
     if trial.attempts.stopped is None:
-        finding = _judge(trial, reference, course.resumes, course.failure, files, finding)
+        finding = _of_end_of_steps(reference, course.resumes, course.failure, finding)
+        if finding is None:
+            reference, times = without_times(trial, reference, made[-1], wrote)
+            finding = _of_what_it_wrote(trial, reference, course.resumes, wrote)
     count, steps = trial.attempts.count - before, compared(first, made)
     row = Scenario.judged("killed and started again", trial.plan, count, steps, finding, course.tried)
+    row = replace(row, not_compared=times)
     if finding is not None and finding.code in _VERDICTS:
         row = replace(row, verdict=_VERDICTS[finding.code], same=finding.code == ROUNDING)
     rows = [row]
@@ -73,7 +79,7 @@ def killed(trial: Trial, reference: Reference) -> tuple[list[Scenario], list[str
         notes.append(f"not reached, because the training had ended: {'; '.join(course.not_reached)}")
     positions = [_position(first, resume) for resume in course.resumes]
     positions += [Position(each, first.final_step, None, f"{each}: no step was left") for each in course.done]
-    return rows, notes, positions, other_aside(*files) if finding is None else []
+    return rows, notes, positions, other_aside(*reference.files, wrote) if finding is None else []
 
 
 def _position(first: AttemptTrace, resume: Resume) -> Position:
@@ -106,28 +112,30 @@ def _of_resumes(first: AttemptTrace, again: AttemptTrace, resumes: Sequence[Resu
     return found
 
 
-def _judge(
-    trial: Trial,
-    reference: Reference,
-    resumes: Sequence[Resume],
-    failure: Finding | None,
-    files: tuple[Digests, Digests, Digests],
-    found: Finding | None,
+def _of_end_of_steps(
+    reference: Reference, resumes: Sequence[Resume], failure: Finding | None, found: Finding | None
 ) -> Finding | None:
-    """``found``: what differs in the steps; without it, or beside rounding, what differs at the end."""
-    first, again = reference.first, reference.again
-    made = [resume.attempt for resume in resumes]
-    if found is None or found.code == ROUNDING:
-        later = failure or _of_end(first, again, made)
-        if later is None and all(resume.begins_again for resume in resumes):
-            later = _no_resume(first, resumes)
-        found = later or found
-    if found is None and (paths := other_files(*files)):
-        found = of_files(paths, first, made[-1], again, trial.files.two_of(*files))
-    elif found is None and (lines := other_numbers(first.printed, again.printed, made[-1].printed)):
-        found = of_printed(lines, first, made[-1], again)
-    else:
+    """``found``: what differs in the steps; without it, or beside rounding, what differs at their end."""
+    if found is not None and found.code != ROUNDING:
         return found
+    made = [resume.attempt for resume in resumes]
+    later = failure or _of_end(reference.first, reference.again, made)
+    if later is None and all(resume.begins_again for resume in resumes):
+        later = _no_resume(reference.first, resumes)
+    return later or found
+
+
+def _of_what_it_wrote(
+    trial: Trial, reference: Reference, resumes: Sequence[Resume], wrote: Digests
+) -> Finding | None:
+    first, again, files = reference.first, reference.again, (*reference.files, wrote)
+    last = resumes[-1].attempt
+    if paths := other_files(*files):
+        found = of_files(paths, first, last, again, trial.files.two_of(*files))
+    elif lines := other_numbers(first.printed, again.printed, last.printed):
+        found = of_printed(lines, first, last, again)
+    else:
+        return None
     return _of_untrained(first, resumes, found) or found
 
 

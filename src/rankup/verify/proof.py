@@ -36,6 +36,7 @@ from rankup.verify.other_worlds import OtherWorlds
 from rankup.verify.plan import WORDS, Course, choose_kills, crossed, last_saves, offered, too_short
 from rankup.verify.repetition import not_deterministic
 from rankup.verify.scenario import Reference, Scenario, Trial, VerifyPlan
+from rankup.verify.times import without_times
 from rankup.verify.trace_reader import AttemptTrace
 from rankup.verify.two_files import RESUMED, UNINTERRUPTED
 
@@ -211,14 +212,19 @@ def _killed(
         pass  # ``Attempts.stopped`` says why
     except AttemptFailed as error:
         failure = of_failure(error, f"killed {tried[-1]}" if tried else "")
-    files = (*reference.files, trial.files.after_training(RESUMED))
-    finding = _of_steps(reference, made)
+    wrote = trial.files.after_training(RESUMED)
+    finding = _of_steps(reference, made) or failure
+    times: tuple[str, ...] = ()
     if finding is None and trial.attempts.stopped is None:
-        finding = failure or _of_the_end(trial, reference, made, files)
+        finding = _of_end_of_steps(reference, made)
+        if finding is None:
+            reference, times = without_times(trial, reference, made[-1], wrote)
+            finding = _of_what_it_wrote(trial, reference, made, wrote)
     count, steps = trial.attempts.count - before, compared(reference.first, made)
     scenario = Scenario.judged("killed and resumed", plan, count, steps, finding, tried)
+    scenario = replace(scenario, not_compared=times)
     positions = [_position(text, *made[n - 1 : n + 1]) for text, n in killed_by if n < len(made)]
-    return scenario, made, positions, other_aside(*files) if finding is None else []
+    return scenario, made, positions, other_aside(*reference.files, wrote) if finding is None else []
 
 
 def _position(text: str, before: AttemptTrace, after: AttemptTrace) -> Position:
@@ -235,14 +241,19 @@ def _of_steps(reference: Reference, made: list[AttemptTrace]) -> Finding | None:
     return of_resume(reference.first, made[difference.attempt - 1], difference, reference.again)
 
 
-def _of_the_end(
-    trial: Trial, reference: Reference, made: list[AttemptTrace], files: tuple[Digests, Digests, Digests]
-) -> Finding | None:
-    first, again, ignore = reference.first, reference.again, reference.ignore
+def _of_end_of_steps(reference: Reference, made: list[AttemptTrace]) -> Finding | None:
+    first = reference.first
     if (end := other_end(first, made)) is not None:
-        return of_end(first, made[end[0] - 1], again)
-    if names := never_restored(first, made, ignore):
+        return of_end(first, made[end[0] - 1], reference.again)
+    if names := never_restored(first, made, reference.ignore):
         return of_untracked(first, names)
+    return None
+
+
+def _of_what_it_wrote(
+    trial: Trial, reference: Reference, made: list[AttemptTrace], wrote: Digests
+) -> Finding | None:
+    first, again, files = reference.first, reference.again, (*reference.files, wrote)
     # Between two steps the script's variables show most.
     resumed = max(made, key=lambda attempt: (bool(attempt.steps), attempt.resumed_at))
     if paths := other_files(*files):

@@ -117,8 +117,9 @@ class Trial:
                 return made
         raise _not_ended(f"{len(made)} attempts to train to the end were stopped ({end.stopped})")
 
-    def uninterrupted(self, what: str) -> AttemptTrace:
-        ended = self.attempts.run(self.ask(what, f"snapshots-of-{what.replace(', ', '-').replace(' ', '-')}"))
+    def uninterrupted(self, what: str, **more: Any) -> AttemptTrace:
+        folder = f"snapshots-of-{what.replace(', ', '-').replace(' ', '-')}"
+        ended = self.attempts.run(self.ask(what, folder, **more))
         if ended.stopped:
             raise _not_ended(f"the uninterrupted training was stopped ({ended.stopped})")
         assert ended.attempt is not None  # only a killed attempt may have no trace
