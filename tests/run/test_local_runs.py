@@ -219,3 +219,15 @@ def test_resume_of_a_run_that_was_not_submitted_says_what_to_type(folder, capfd)
     code, _, err = call(capfd, "resume", "train")
     assert code == 2 and "[local-run]" in err
     assert f"rankup run --resume {first.run_dir.relative_to(folder)}" in err
+
+
+@pytest.mark.parametrize(("snapshot", "kept"), [(True, "a"), (False, "bad")])
+def test_arguments_that_do_not_fit_the_snapshot_are_forgotten(folder, capfd, snapshot: bool, kept: str):
+    path = killed(folder, "--name", "x", "train.py", "a").run_dir
+    if snapshot:
+        saved(path / "snapshots", 1)
+    (folder / "train.py").write_text(COUNTING + "sys.exit('bad' in sys.argv)\n")
+    code, *_ = call(capfd, "run", "--resume", "x", "train.py", "bad")
+    assert code == 1
+    call(capfd, "run", "--resume", "x")
+    assert (path / "starts").read_text().splitlines() == ["a", "bad", kept]

@@ -69,6 +69,29 @@ class Attempt:
         return time.monotonic() - self.started
 
 
+@dataclass(frozen=True)
+class JobThatSaved:
+    """The job of a run that is resumed, if it has a snapshot. It stays the run's job if the next attempt fails before
+    it has saved: other arguments that do not fit the snapshot are forgotten."""
+
+    newest: Path
+    files: Mapping[str, bytes]
+
+    @classmethod
+    def of(cls, resume: Path | None) -> JobThatSaved | None:
+        newest = newest_snapshot(RunDir(resume)) if resume is not None else None
+        if resume is None or newest is None:
+            return None
+        paths = [resume / name for name in ("job.toml", "job.sh")]
+        return cls(newest.path, {path.name: path.read_bytes() for path in paths if path.is_file()})
+
+    def put_back(self, run: RunDir) -> None:
+        newest = newest_snapshot(run)
+        if newest is not None and newest.path == self.newest:
+            for name, text in self.files.items():
+                write_atomic(run.path / name, text, mode=0o700 if name == "job.sh" else 0o600)
+
+
 def begin_attempt(job: Resolved, resume: Path | None) -> RunDir:
     """The directory of a new run, or ``resume``, that of one, ready for another attempt; the attempt is noted in it."""
     spec = job.spec

@@ -12,7 +12,7 @@ from rankup.core.rundir import RunDir
 from rankup.errors import RankupError
 from rankup.resolve.resolved import Resolved
 from rankup.run.allocation import allocation_of
-from rankup.run.attempts import Attempt, begin_attempt
+from rankup.run.attempts import Attempt, JobThatSaved, begin_attempt
 from rankup.run.environment import for_processes, header
 from rankup.run.interrupts import Interrupted, Interrupts
 from rankup.run.node import run_node
@@ -48,6 +48,23 @@ def execute(
     A failed run is a ``Result`` with code 1 and its error; what keeps a run from starting (wrong usage, no torch,
     nodes that do not agree) is raised as a ``RankupError``.
     """
+    saved = JobThatSaved.of(resume)
+    result = _execute(job, view, run_dir, resume, terminal, debug, closed_input, begun)
+    if saved is not None and result.error is not None:
+        saved.put_back(result.run)
+    return result
+
+
+def _execute(
+    job: Resolved,
+    view: View,
+    run_dir: Path | None,
+    resume: Path | None,
+    terminal: bool,
+    debug: bool,
+    closed_input: bool,
+    begun: Callable[[RunDir, str], None],
+) -> Result:
     started = time.monotonic()
     allocation = allocation_of(job)
     with Interrupts() as interrupts, ExitStack() as stack:
