@@ -428,6 +428,18 @@ CASES = {
         "unknown",
         'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    main()\n',
     ),
+    "a traceback that is cut off, and what it followed from": (
+        "corrupt-file",
+        "UnpicklingError            Traceback (most recent call last)\n----> 1 torch.load(path)\n\n"
+        "UnpicklingError: invalid load key, 'v'.\n\n"
+        "During handling of the above exception, another exception occurred:\n\n"
+        "OSError                    Traceback (most recent call last)\n/env/modeling_utils.py in from_pretrained(path)\n",
+    ),
+    "the exception of one process and the traceback of another in one line": (
+        "cpu-out-of-memory",
+        'Traceback (most recent call last):\n  File "spawn.py", line 105, in spawn_main\n    load(from_parent)\n'
+        'MemoryErrorTraceback (most recent call last):\n  File "spawn.py", line 105, in spawn_main\n',
+    ),
 }  # fmt: skip
 
 

@@ -27,6 +27,7 @@ _HANDED_ON = re.compile(r"^[\w.]+:$")
 _ANNOUNCED = re.compile(r":\W*$")  # or whose message goes on with no word before that traceback
 # A class as its last part: with a small letter after a capital, or one of the old ones of the standard library.
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*[a-z]\w*|error|gaierror|herror|timeout)(?:: |:?$)")
+_GLUED = re.compile(r"[A-Z]\w*(?:Error|Exception)$")  # the header of another process follows it in its line
 # One that stands without its traceback: an excerpt, or a logger that prints the last line only.
 _ALONE = re.compile(
     r"^(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*(?:Error|Exception|Interrupt)|Exception)(?:: |:?$)"
@@ -149,6 +150,8 @@ class Tracebacks:
             # It is cut off: its last frame is all there is.
             frame = self._open.frames[-1]
             self._close(frame.quotes[0].text.strip(), frame.quotes[0], finished=False)
+        elif self._open is not None and self._open.cause is not None:
+            self._last = self._open.cause  # nothing of what it caused
         self._flush()
         return self.take()
 
@@ -158,7 +161,10 @@ class Tracebacks:
         """``alone``: the line may be an exception without a traceback."""
         text = _GROUP.sub("", self._without_prefix(text), count=1)
         if found := _HEADER.search(text):
-            if (prefix := text[: found.start()].removesuffix("Original ")).strip():
+            if _GLUED.match(prefix := text[: found.start()].removesuffix("Original ")):
+                self.feed(prefix, quote, rank, at, alone=True)
+                text = text[len(prefix) :]
+            elif prefix.strip():
                 self._prefix, text = prefix, text[len(prefix) :]
             self._begin(text, found, rank)
             return True

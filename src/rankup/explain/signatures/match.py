@@ -35,7 +35,8 @@ _WORDS = (
     "recomputed values", "inf checks", "dtype", "could not", "truncated", "resolve ", "components were",
     "not known", "only support", "only dense", "make: ", "make[", "valid samples", "nltk downloader", "no longer alive",
     "access fault", "times out", "nccl warn", "net/ofi", "equal chunk", "larger than", "cannot work", "overflow",
-    "probably activate", "to pad ", "can't move", "are not used by default",
+    "probably activate", "to pad ", "can't move", "are not used by default", "no action", "need at least", "couldn't",
+    "6 feet", "library path", "tcl_async",
 )  # fmt: skip
 _DIGITS = re.compile(r"\d+")
 _LONGEST = 4000

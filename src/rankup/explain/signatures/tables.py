@@ -12,7 +12,7 @@ from rankup.explain.signatures.signature import Level, Signature
 
 # Among equals the first one that matches a line is taken.
 ORIGINS = ("slurm", "slurm_submit", "pbs", "lsf", "mpi", "nccl", "accelerators", "rendezvous", "collectives", "models",
-           "files", "loaders", "frameworks", "packages", "python", "system")  # fmt: skip
+           "files", "loaders", "frameworks", "trainers", "packages", "python", "system")  # fmt: skip
 _TEXTS = ("level", "what", "cause", "fix", "example")
 _LISTS: Mapping[str, type] = {"pattern": str, "rules": str, "exits": int, "better": str}
 
