@@ -579,6 +579,18 @@ def test_what_the_program_writes_down_counts(tmp_path: Path, program: str, found
 
 
 @pytest.mark.repeated
+@pytest.mark.parametrize(("last", "found"), [("kill $!", set()), ("wait", set()), ("", {"ended-too-early"})])
+def test_a_real_training_that_the_script_ends_or_awaits_is_not_left_behind(
+    tmp_path: Path, last: str, found: set[str]
+):
+    program = "import time\nif False:\n    import torch\nopen('ready', 'w').close()\ntime.sleep({})\n"
+    body = f"python train.py & until [ -e ready ]; do sleep 0.1; done\n{last}"
+    seconds = 1 if last == "wait" else 60
+    report = rehearsed(tmp_path, body, ("--nodes=1",), program=program.format(seconds), for_real=True)
+    assert codes(report) == found
+
+
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("start", "program"),
     [
