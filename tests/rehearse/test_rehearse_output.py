@@ -16,6 +16,7 @@ from rankup.rehearse import sandbox
 from rankup.rehearse.rehearse import Options
 from rankup.rehearse.report import judged, report_of
 from rankup.rehearse.request import Sizes
+from rankup.rehearse.written_down import written_down
 from rehearse.scripts import codes, rehearsed, text
 
 pytestmark = pytest.mark.skipif(bool(sandbox.available()), reason="no user namespaces here")
@@ -576,6 +577,33 @@ def test_a_pbs_script_needs_no_first_line(tmp_path: Path):
 def test_what_the_program_writes_down_counts(tmp_path: Path, program: str, found: set[str]):
     head = "import os, torch, torch.distributed as dist\nrank = int(os.environ['SLURM_PROCID'])\n"
     assert codes(rehearsed(tmp_path, HEAD + "srun python train.py", FOUR, program=head + program)) == found
+
+
+@pytest.mark.parametrize(
+    ("line", "device"),
+    [
+        ("device = torch.device(f'cuda:{rank}' if cuda else 'cpu')", "rank"),
+        ("device = torch.device('cuda', rank) if cuda else torch.device('cpu')", "rank"),
+        ("device = f'cuda:{rank}' if cuda else 'cpu'\nmodel.to(device)", "rank"),
+        (
+            "ids = [rank] if cuda else None\nnn.parallel.DistributedDataParallel(model, device_ids=ids)",
+            "rank",
+        ),
+        ("device = torch.device('cuda', rank)\ntorch.cuda.set_device(device)", "rank"),
+        ("torch.cuda.set_device(local)\nwhere = {'cuda:0': f'cuda:{rank}'}", None),
+        ("device = torch.device(f'cuda:{local}' if cuda else 'cpu')", None),
+        ("device = torch.device('cuda' if cuda else 'cpu')", None),
+        ("device = torch.device('cuda:0' if cuda else 'cpu')", 0),
+    ],
+)
+def test_the_device_is_what_the_program_takes_where_there_are_gpus(tmp_path: Path, line: str, device: object):
+    program = tmp_path / "train.py"
+    program.write_text(
+        "import os, torch, torch.distributed as dist\nfrom torch import nn\ncuda = torch.cuda.is_available()\n"
+        "dist.init_process_group('nccl' if cuda else 'gloo')\n"
+        f"rank, local = dist.get_rank(), int(os.environ['LOCAL_RANK'])\nmodel = nn.Linear(4, 1)\n{line}\n"
+    )
+    assert written_down(str(program)).device == device
 
 
 @pytest.mark.repeated
