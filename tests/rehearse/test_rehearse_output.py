@@ -201,7 +201,7 @@ def test_pbsdsh_starts_one_agent_for_each_line_of_the_node_file(tmp_path: Path):
     assert codes(report) == set()
     (tmp_path / "four").mkdir()
     four = rehearsed(tmp_path / "four", PBSDSH, pbs(4), scheduler="pbs")
-    assert {"too-many-agents", "doubled-node-rank"} <= codes(four)
+    assert codes(four) == {"too-many-agents"}
 
 
 def test_what_pbsdsh_starts_knows_nothing_of_the_scripts_variables(tmp_path: Path):
@@ -294,6 +294,24 @@ ALIKE = [
 )
 def test_a_mistake_has_a_name(tmp_path: Path, body: str, found: set[str]):
     assert codes(rehearsed(tmp_path, body, TWO)) == found
+
+
+@pytest.mark.repeated
+@pytest.mark.parametrize(
+    ("start", "found"),
+    [
+        (f"srun {C10D} train.py", {"too-many-agents"}),
+        ("srun torchrun --standalone --nproc_per_node=4 train.py", {"separate-worlds"}),
+        (f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID train.py'", {"too-many-agents"}),
+        (
+            f'srun bash -c "{AGENT} --node_rank=$SLURM_NODEID train.py"',
+            {"too-many-agents", "doubled-node-rank"},
+        ),
+    ],
+)
+def test_what_follows_from_too_many_agents_is_no_finding(tmp_path: Path, start: str, found: set[str]):
+    directives = ("--nodes=2", "--ntasks-per-node=2", "--gpus-per-node=4", "--cpus-per-task=4")
+    assert codes(rehearsed(tmp_path, HEAD + start, directives)) == found
 
 
 @pytest.mark.slow
