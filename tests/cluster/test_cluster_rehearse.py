@@ -51,7 +51,7 @@ SCRIPTS: dict[str, tuple[str, str, set[str]]] = {
     "head-only": (AGENTS, EXPORTS + f"{TORCHRUN} --node_rank=0 train.py", {"missing-agents", "idle-nodes"}),
     "agents-as-many-as-gpus": (
         EIGHT, EXPORTS + f"srun --ntasks-per-node=1 bash -c '{TORCHRUN} --node_rank=$SLURM_NODEID train.py'",
-        {"srun-warning", "too-many-agents", "doubled-node-rank", "shared-device"},
+        {"srun-warning", "too-many-agents"},
     ),
     "rank-expanded-early": (
         FOUR, EXPORTS + f'srun bash -c "{RANKS}"', {"doubled-rank", "shared-device", "idle-gpus"},

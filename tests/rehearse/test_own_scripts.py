@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-PROGRAM = "import os\nprint('rank', os.environ['RANK'])\n"
+PROGRAM = "import os\nif False:\n    import torch\nprint('rank', os.environ['RANK'])\n"
 
 
 def rankup(folder: Path, *words: str) -> str:
@@ -39,3 +39,18 @@ def test_each_node_has_its_ranks_and_nothing_is_found(tmp_path: Path, site: tupl
     assert [one for one in answer["findings"] if one["severity"] in ("error", "warning")] == []
     hosts = [rank["host"] for rank in answer["processes"]]
     assert sorted(hosts) == ["node1"] * 4 + ["node2"] * 4
+
+
+@pytest.mark.parametrize(
+    "shape",
+    ["1 1", "2 1", *(pytest.param(each, marks=pytest.mark.campaign) for each in ("1 2", "1 1 --no-monitor"))],
+)
+def test_a_real_run_has_no_finding_and_no_sampler_among_its_ranks(tmp_path: Path, shape: str):
+    (tmp_path / "train.py").write_text(PROGRAM)
+    nodes, gpus, *options = shape.split()
+    words = ("--nodes", nodes, "--gpus-per-node", gpus, "--time", "20m", *options, "train.py")
+    (tmp_path / "job.sh").write_text(rankup(tmp_path, "render", "--site", "slurm", *words))
+    answer = json.loads(rankup(tmp_path, "rehearse", "--json", "--for-real", "job.sh"))
+    assert answer["findings"] == []
+    assert [rank["rank"] for rank in answer["processes"]] == list(range(int(nodes) * int(gpus)))
+    assert "done, exit code 0" in answer["output"]

@@ -16,6 +16,7 @@ from rankup.rehearse import sandbox
 from rankup.rehearse.rehearse import Options
 from rankup.rehearse.report import judged, report_of
 from rankup.rehearse.request import Sizes
+from rankup.rehearse.written_down import written_down
 from rehearse.scripts import codes, rehearsed, text
 
 pytestmark = pytest.mark.skipif(bool(sandbox.available()), reason="no user namespaces here")
@@ -200,7 +201,7 @@ def test_pbsdsh_starts_one_agent_for_each_line_of_the_node_file(tmp_path: Path):
     assert codes(report) == set()
     (tmp_path / "four").mkdir()
     four = rehearsed(tmp_path / "four", PBSDSH, pbs(4), scheduler="pbs")
-    assert {"too-many-agents", "doubled-node-rank"} <= codes(four)
+    assert codes(four) == {"too-many-agents"}
 
 
 def test_what_pbsdsh_starts_knows_nothing_of_the_scripts_variables(tmp_path: Path):
@@ -293,6 +294,24 @@ ALIKE = [
 )
 def test_a_mistake_has_a_name(tmp_path: Path, body: str, found: set[str]):
     assert codes(rehearsed(tmp_path, body, TWO)) == found
+
+
+@pytest.mark.repeated
+@pytest.mark.parametrize(
+    ("start", "found"),
+    [
+        (f"srun {C10D} train.py", {"too-many-agents"}),
+        ("srun torchrun --standalone --nproc_per_node=4 train.py", {"separate-worlds"}),
+        (f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID train.py'", {"too-many-agents"}),
+        (
+            f'srun bash -c "{AGENT} --node_rank=$SLURM_NODEID train.py"',
+            {"too-many-agents", "doubled-node-rank"},
+        ),
+    ],
+)
+def test_what_follows_from_too_many_agents_is_no_finding(tmp_path: Path, start: str, found: set[str]):
+    directives = ("--nodes=2", "--ntasks-per-node=2", "--gpus-per-node=4", "--cpus-per-task=4")
+    assert codes(rehearsed(tmp_path, HEAD + start, directives)) == found
 
 
 @pytest.mark.slow
@@ -576,6 +595,45 @@ def test_a_pbs_script_needs_no_first_line(tmp_path: Path):
 def test_what_the_program_writes_down_counts(tmp_path: Path, program: str, found: set[str]):
     head = "import os, torch, torch.distributed as dist\nrank = int(os.environ['SLURM_PROCID'])\n"
     assert codes(rehearsed(tmp_path, HEAD + "srun python train.py", FOUR, program=head + program)) == found
+
+
+@pytest.mark.parametrize(
+    ("line", "device"),
+    [
+        ("device = torch.device(f'cuda:{rank}' if cuda else 'cpu')", "rank"),
+        ("device = torch.device('cuda', rank) if cuda else torch.device('cpu')", "rank"),
+        ("device = f'cuda:{rank}' if cuda else 'cpu'\nmodel.to(device)", "rank"),
+        (
+            "ids = [rank] if cuda else None\nnn.parallel.DistributedDataParallel(model, device_ids=ids)",
+            "rank",
+        ),
+        ("device = torch.device('cuda', rank)\ntorch.cuda.set_device(device)", "rank"),
+        ("torch.cuda.set_device(local)\nwhere = {'cuda:0': f'cuda:{rank}'}", None),
+        ("device = torch.device(f'cuda:{local}' if cuda else 'cpu')", None),
+        ("device = torch.device('cuda' if cuda else 'cpu')", None),
+        ("device = torch.device('cuda:0' if cuda else 'cpu')", 0),
+    ],
+)
+def test_the_device_is_what_the_program_takes_where_there_are_gpus(tmp_path: Path, line: str, device: object):
+    program = tmp_path / "train.py"
+    program.write_text(
+        "import os, torch, torch.distributed as dist\nfrom torch import nn\ncuda = torch.cuda.is_available()\n"
+        "dist.init_process_group('nccl' if cuda else 'gloo')\n"
+        f"rank, local = dist.get_rank(), int(os.environ['LOCAL_RANK'])\nmodel = nn.Linear(4, 1)\n{line}\n"
+    )
+    assert written_down(str(program)).device == device
+
+
+@pytest.mark.repeated
+@pytest.mark.parametrize(("last", "found"), [("kill $!", set()), ("wait", set()), ("", {"ended-too-early"})])
+def test_a_real_training_that_the_script_ends_or_awaits_is_not_left_behind(
+    tmp_path: Path, last: str, found: set[str]
+):
+    program = "import time\nif False:\n    import torch\nopen('ready', 'w').close()\ntime.sleep({})\n"
+    body = f"python train.py & until [ -e ready ]; do sleep 0.1; done\n{last}"
+    seconds = 1 if last == "wait" else 60
+    report = rehearsed(tmp_path, body, ("--nodes=1",), program=program.format(seconds), for_real=True)
+    assert codes(report) == found
 
 
 @pytest.mark.repeated

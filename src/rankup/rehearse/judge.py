@@ -19,7 +19,13 @@ _HEAD = (
 
 
 def judge(launches: Sequence[Launch], job: Allocation) -> Iterator[Finding]:
-    """All findings of ``launches``."""
+    """All findings of ``launches``, without those that follow from another one."""
+    found = list(_all(launches, job))
+    crowded = {one.place for one in found if one.code in ("too-many-agents", "separate-worlds")}
+    return (one for one in found if one.code != "shared-device" or one.place not in crowded)
+
+
+def _all(launches: Sequence[Launch], job: Allocation) -> Iterator[Finding]:
     for launch in launches:
         yield from _agents(launch, job) if launch.agents else _ranks(launch, job)
         yield from _inherited(launch)
@@ -93,7 +99,10 @@ def _agents(launch: Launch, job: Allocation) -> Iterator[Finding]:
             "The agents that are too many fail, or take the place of others.",
             f"start {name} once on every node: srun --ntasks={nodes} --ntasks-per-node=1",
         )  # fmt: skip
-    for rank, times in Counter(agent.node_rank for agent in agents if agent.node_rank is not None).items():
+    ranked = [(one.host, one.agent.node_rank) for one in launch.started if one.agent is not None]
+    if len(agents) > nodes:  # those of one node have its rank
+        ranked = list(dict.fromkeys(ranked))
+    for rank, times in Counter(rank for _, rank in ranked if rank is not None).items():
         if times > 1:
             yield _error(
                 "doubled-node-rank", launch, f"{times} agents of {name} have node rank {rank}", _WAITS,
@@ -303,7 +312,9 @@ def _devices(launch: Launch, job: Allocation) -> Iterator[Finding]:
         yield _warning(
             "shared-device", launch, f"GPU {device} of {host} is used by {users[shared[0]]} processes{more}",
             "They share its memory and its time; NCCL refuses two ranks on one GPU.",
-            "LOCAL_RANK must count the processes of a node: LOCAL_RANK=$SLURM_LOCALID, expanded in the task",
+            f"start one {launch.agents[0].launcher} on a node, and choose the GPU by the LOCAL_RANK that it sets"
+            if launch.agents
+            else "LOCAL_RANK must count the processes of a node: LOCAL_RANK=$SLURM_LOCALID, expanded in the task",
         )  # fmt: skip
 
 

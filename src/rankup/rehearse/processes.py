@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -135,11 +135,10 @@ class Started:
             return 0, 1
         return self.scenario.allocation.cpus[self.node], 1
 
-    def finished(self, ended: Collection[int]) -> bool:
-        """Whether it, and what has started it, ended before the script did."""
-        return self.event["pid"] in ended and all(
-            int(one["id"].rpartition("/")[2]) in ended for one in self.launches
-        )
+    def outlives(self, end: Mapping[str, Any]) -> bool:
+        """Whether it, or what has started it, ran on after the script's ``end``, or was started then."""
+        own = {self.event["pid"], *(int(one["id"].rpartition("/")[2]) for one in self.launches)}
+        return self.event["time"] > end["time"] or not own.isdisjoint(end["left"])
 
     @property
     def missing(self) -> bool:

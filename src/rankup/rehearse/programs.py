@@ -73,7 +73,7 @@ def _module(name: str, args: tuple[str, ...], cwd: Path, env: Mapping[str, str])
                 kind = "training" if imports_torch(path, cwd) else "helper"
                 return Program(kind, target=name, is_module=True, path=str(path), arguments=args)
     top = name.partition(".")[0]
-    if re.fullmatch(_FRAMEWORKS, top) and name not in ("rankup",):
+    if re.fullmatch(_FRAMEWORKS, top) and name not in ("rankup", "rankup.monitor"):  # tools
         return Program("training", target=name, is_module=True, arguments=args)
     return Program("module", target=name, is_module=True, arguments=args)
 

@@ -286,11 +286,8 @@ def _nothing(found: list[Started], rehearsal: Rehearsal) -> Iterator[Finding]:
 
 
 def _programs(found: list[Started], rehearsal: Rehearsal) -> Iterator[Finding]:
-    over = next(
-        (index for index, event in enumerate(rehearsal.events) if event["kind"] == "script-end"), None
-    )
-    ended = {event["of"] for event in rehearsal.events[:over] if event["kind"] == "end"}
-    early = [one for one in found if one.background and not one.finished(ended)]
+    ends = [event for event in rehearsal.events if event["kind"] == "script-end"]
+    early = [one for one in found if one.background and any(map(one.outlives, ends))]
     if early and rehearsal.ended_by == "itself":
         yield Finding(
             "ended-too-early", Severity.ERROR,

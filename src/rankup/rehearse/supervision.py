@@ -16,6 +16,7 @@ from rankup.rehearse.system_calls import PR_SET_CHILD_SUBREAPER, Libc
 
 # Seconds in which nothing that is left computes: on a busy machine what starts takes longer. And at most so many.
 _LAST_LOOK, _LONGEST_LOOK = 1.5, 20.0
+_MOMENT = 0.2  # seconds in which a process ends that the script has sent a signal
 
 
 def main_unconfined(plan_file: str) -> int:
@@ -76,8 +77,12 @@ def watch(plan: dict[str, Any], in_child: Callable[[], None]) -> dict[str, Any]:
                 break
         if done <= 0:
             time.sleep(0.01)
+    moment = time.monotonic() + _MOMENT
+    while (left := all_processes(confined)) and result["ended_by"] == "itself" and time.monotonic() < moment:
+        _reap()
+        time.sleep(0.01)
     with log.open("a") as file:
-        file.write(json.dumps({"kind": "script-end", "time": time.time(), **result}) + "\n")
+        file.write(json.dumps({"kind": "script-end", "time": time.time(), "left": left, **result}) + "\n")
     # What the script has left in the background is ended with it. Here it may first be seen starting something.
     for process in all_processes(confined) if plan["grace"] else ():
         with contextlib.suppress(OSError):

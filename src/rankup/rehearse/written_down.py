@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,7 +10,18 @@ from pathlib import Path
 from rankup.check.document import Document
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.reader import read_program
-from rankup.check.facts.program.value import KIND_OF_VARIABLE, Kind, Value, is_only, the_constant
+from rankup.check.facts.program.value import (
+    KIND_OF_VARIABLE,
+    NOTHING,
+    Atom,
+    Kind,
+    Value,
+    constant,
+    is_only,
+    the_constant,
+    union,
+)
+from rankup.check.rules.queries import device_choices
 
 
 @dataclass(frozen=True)
@@ -44,7 +54,8 @@ def written_down(path: str) -> WrittenDown:
         return WrittenDown()
     sizes = {the_constant(program.value(call, "world_size", 3)) for call in program.inits}
     size = sizes.pop() if len(sizes) == 1 else None
-    devices = {_index(value) for value in _devices(program)}
+    named = (program.values.of(one.number, one.scope) for one in device_choices(program))
+    devices = _indexes(_devices(program)) or _indexes(named)
     return WrittenDown(
         size if isinstance(size, int) and size > 0 else None,
         devices.pop() if len(devices) == 1 else None,
@@ -73,17 +84,31 @@ def _devices(program: Program) -> Iterator[Value]:
     for call in program.device_calls:
         yield program.value(call, "device", 0)
     for call in program.named("DistributedDataParallel"):
-        given = call.argument("device_ids", 1)
-        if isinstance(given, ast.List) and len(given.elts) == 1:
-            yield program.values.of(given.elts[0], call.scope)
+        for atom in program.value(call, "device_ids", 1):
+            if atom.kind is Kind.SEQUENCE and len(atom.detail) == 1:
+                yield atom.detail[0]
 
 
-def _index(value: Value) -> int | str | None:
-    """Of a device: its number, ``rank`` if it is the global rank as it is, or None."""
-    known = the_constant(value)
+def _indexes(devices: Iterable[Value]) -> set[int | str | None]:
+    return {_index(numbers) for value in devices if (numbers := union(map(_numbers, value)))}
+
+
+def _numbers(atom: Atom) -> Value:
+    """What a device's number can be. The CPU, which a program takes without a GPU, and ``"cuda"`` have none."""
+    if atom.kind is Kind.DEVICE:
+        numbers: Value = atom.detail[1]
+        return numbers
+    known = the_constant(frozenset({atom}))
     if isinstance(known, str):
         known = known.rpartition(":")[2]
-    if isinstance(known, int) or (isinstance(known, str) and known.isdigit()):
-        return int(known)
-    own = is_only(value, Kind.RANK) and all(atom.detail != "modulo" for atom in value)
+        return constant(int(known)) if known.isdigit() else NOTHING
+    return NOTHING if atom.kind is Kind.CONSTANT and known is None else frozenset({atom})
+
+
+def _index(numbers: Value) -> int | str | None:
+    """Of a device: its number, ``rank`` if it is the global rank as it is, or None."""
+    known = the_constant(numbers)
+    if isinstance(known, int):
+        return known
+    own = is_only(numbers, Kind.RANK) and all(atom.detail != "modulo" for atom in numbers)
     return "rank" if own else None

@@ -94,10 +94,6 @@ class Here:
         self.record("launch", id=group, background=self.background, argv=[self.name, *self.args], **values)
         return group
 
-    def ended(self) -> None:
-        """Record that this process, and what it has started, ended before its script did."""
-        self.record("end", of=os.getpid())
-
     def start(
         self,
         argv: Sequence[str],

@@ -60,9 +60,7 @@ def main(here: Here) -> int:
         if code:
             here.complain(f"{here.name}: rank {number} on {tasks[number].host} ended with exit code {code}")
 
-    code = run_all(here, tasks, group, given_input(here), ends, forwards=True)
-    here.ended()
-    return code
+    return run_all(here, tasks, group, given_input(here), ends, forwards=True)
 
 
 def _family(here: Here) -> str:

@@ -53,7 +53,6 @@ def main(here: Here) -> int:  # noqa: RET503 # the last line does not return
             _train(here)
         if here.background:
             wait_until_quiet(here)
-        here.ended()
         return 0
     if program.kind == "probe":
         # torch may not be here, and sees no GPU here: a stand-in tells it what the job's nodes have.

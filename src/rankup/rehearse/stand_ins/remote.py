@@ -28,7 +28,6 @@ def _launch(here: Here, tasks: list[Task], stdin: str | None = None, *, report: 
             print(f"pbsdsh: task 0x{number:08x} exit status {code}", flush=True)
 
     run_all(here, tasks, group, stdin, ends)
-    here.ended()
     return codes
 
 

@@ -51,7 +51,6 @@ def main(here: Here) -> int:
     code = _run(here, given, plan, step, group)
     with steps(here) as state:
         state["held"].pop(str(step.number), None)
-    here.ended()
     return code
 
 
