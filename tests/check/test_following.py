@@ -35,6 +35,22 @@ def checked(folder, files, *paths):
         ("srun singularity_wrapper exec python train.py", "train.py"),
         ('start() { srun "$@"; }\nstart python train.py', "train.py"),
         ("printf '%s\\n' '#!/bin/sh' 'exec \"$@\"' >w.sh\nsrun sh w.sh python train.py", "train.py"),
+        ("srun bash -c 'exec \"$@\"' rank python train.py", "train.py"),
+        ("srun bash -c 'exec python \"$1\"' rank train.py", "train.py"),
+        ("mpirun -np 8 -x PATH ${LD_LIBRARY_PATH:+-x LD_LIBRARY_PATH} python train.py", "train.py"),
+        ("srun ${CORES:+numactl -C $CORES} python train.py", "train.py"),
+        ("CORES=\nsrun ${CORES:+numactl -C} python train.py", "train.py"),
+        (
+            """for i in 0 1; do { echo "export NODE_RANK=$i"; printf 'python %s\\n' train.py; } >"node-$i.sh"; done
+for i in 0 1; do pbsdsh -n "$i" bash node-$i.sh; done""",
+            "train.py",
+        ),
+        (
+            """for i in 0 1; do echo python train.py >"node-$i.sh"; done
+mpiexec bash -c 'bash "node-$PALS_RANKID.sh"'""",
+            "train.py",
+        ),
+        ('echo python train.py >node.sh\nssh node1 "bash $(printf %q node.sh)"', "train.py"),
         ("srun my_wrapper --bind /scratch bash -c 'python train.py'", "train.py"),
         ("srun podman-hpc run --rm image python train.py", "train.py"),
         ("srun shifter --image=torch python train.py", "train.py"),
@@ -69,6 +85,7 @@ def test_a_program_is_found(tmp_path, line, program):
         ("srun python -m pkg.train", "pkg.train", "not found at pkg/train.py"),
         ("srun python $1", "$1", "only the job knows its path"),
         ("# usage: sbatch job.sh your_program.py\nsrun python $1", "$1", "only the job knows its path"),
+        ("srun bash -c 'python $1' rank", "$1", "only the job knows its path"),
         ("$COMMAND", "$COMMAND", "only the job knows its words"),
     ],
 )

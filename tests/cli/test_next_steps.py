@@ -79,6 +79,25 @@ def test_an_option_of_rankup_after_the_script_is_named(tmp_path, monkeypatch, ca
     assert "[option-after-script]" in call(capfd, "render", *options, "train.py", "--nodes", "2")[2]
 
 
+@pytest.mark.parametrize(
+    ("command", "starts"),
+    [
+        (("scale",), "rankup.cli.commands.scale._run"),
+        (("scale", "--site", "slurm", "--time", "1h"), "rankup.cli.commands.scale._run"),
+        (("verify",), "rankup.cli.commands.verify.verify"),
+    ],
+)
+def test_before_a_study_and_a_proof_it_is_named_too(tmp_path, monkeypatch, capfd, command, starts):
+    def start(*_args, **_more):
+        raise SystemExit(3)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(starts, start)
+    script(tmp_path, "train.py", "print('done')\n")
+    code, _, said = call(capfd, *command, "train.py", "--nproc-per-node", "1,2")
+    assert (code, "--nproc-per-node comes after train.py" in said) == (3, True)
+
+
 def test_in_a_folder_that_is_gone_it_is_the_help_alone(tmp_path, monkeypatch, capfd):
     folder = tmp_path / "gone"
     folder.mkdir()

@@ -120,7 +120,7 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
         "slurm-stage": ("slurm", {**two, **STAGED, "venv": "$RANKUP_STAGE/env"}),
         "pbs-stage": ("pbs", {**two, **STAGED, "launcher": "mpirun", "cpus_per_task": 8}),
         "alliance-stage": ("alliance@2023", {**USUAL["alliance"], **STAGED, "account": "def-user"}),
-        "pbs-array": ("pbs", {**two, "array": "1-4"}),
+        "pbs-array": ("pbs", {**two, "array": "1-4", "cpus_per_task": 8}),
         "pbs-two-processes": ("pbs", {"nproc_per_node": 2, "time": "1h", "python": "python"}),
         "lumi-srun": (
             "lumi",

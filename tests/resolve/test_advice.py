@@ -80,6 +80,30 @@ def test_another_environment_may_bring_another_python(tmp_path, other):
     assert old_python(tmp_path, "import rankup", **other) == []
 
 
+@pytest.mark.parametrize(
+    ("site", "given", "found"),
+    [
+        ("fir", {}, True),
+        ("fir", {"modules": ("python/3.12", "cuda")}, True),
+        ("sockeye", {}, True),
+        ("fir", {"modules": ("PyTorch/2.8",)}, False),
+        ("fir", {"venv": "$HOME/env"}, False),
+        ("fir", {"conda": "env"}, False),
+        ("fir", {"container": "$HOME/torch.sif"}, False),
+        ("fir", {"python": "/opt/bin/python"}, False),
+        ("fir", {"pre": (". env.sh",)}, False),
+        ("cyclone", {}, False),
+        ("roihu", {}, False),
+        ("della", {}, False),
+        ("slurm", {}, False),
+        ("slurm", {"modules": ("python",)}, False),  # nothing is known of that cluster
+    ],
+)
+def test_a_python_of_modules_without_torch_is_named(tmp_path, site, given, found):
+    said = codes(tmp_path, site=site, account="a", gpus_per_node=1, **given)
+    assert (said.get("python-without-torch") is Severity.NOTE) == found
+
+
 def test_a_modules_source_is_looked_into_as_well(tmp_path):
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "job.py").write_text("import rankup")

@@ -176,6 +176,14 @@ def test_a_profile_extends_another_and_overrides_keys(tmp_path, own):
     assert site.containers == olivia.containers
 
 
+@pytest.mark.parametrize("name", ["fir", "nibi", "narval", "rorqual", "trillium"])
+def test_the_notes_of_a_profile_are_added_to_those_of_what_it_extends(tmp_path, own, name):
+    (own / "ours.toml").write_text(f'extends = "{name}"\nnotes = ["Ours."]\n')
+    notes, above = find_site("ours", {}, tmp_path).notes, find_site(name, {}, tmp_path).notes
+    assert notes == ("Ours.", *above)
+    assert "(--venv)" in above[-1] and len(above) > 1
+
+
 def test_a_project_may_adapt_a_built_in_profile_without_a_new_name(tmp_path, own):
     (own / "olivia.toml").write_text('extends = "olivia"\n[defaults]\naccount = "nn1234k"\n')
     assert ask(tmp_path, site="olivia").spec.account == "nn1234k"
@@ -199,6 +207,7 @@ def test_a_project_may_adapt_a_built_in_profile_without_a_new_name(tmp_path, own
         ('scheduler = "slurm"\n[defaults]\ntime = 90', "bad-time", "[defaults]"),
         ('scheduler = "slurm"\nrequired = ["acount"]', "unknown-key", "did you mean 'account'"),
         ('scheduler = "slurm"\noutput = "logs/%j"', "bad-profile", "SLURM ends the job without a word"),
+        ('extends = "olivia"\nnotes = 1', "bad-profile", "notes"),
         ("extends = 1", "bad-profile", "extends"),
         ('extends = "x"', "unknown-site", "'x'"),
         ('extends = "wrong"', "unknown-site", "wrong"),

@@ -102,7 +102,7 @@ def read_subjects(
 
 def _without_helpers(jobs: list[Job]) -> list[Job]:
     """``jobs`` without the scripts that others of them run: those are read where they run."""
-    run = {helper.path for job in jobs for helper in job.document.helpers}
+    run = {one.path for job in jobs for one in job.document.helpers if one.path != job.document.path}
     return [job for job in jobs if job.scheduler or job.document.path not in run]
 
 

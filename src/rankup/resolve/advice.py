@@ -36,6 +36,16 @@ def _old_python(job: Resolved) -> Iterator[Finding]:
         yield finding("python-too-old", job, place=spec.venv, version=version)
 
 
+def _python_without_torch(job: Resolved) -> Iterator[Finding]:
+    """The site's modules bring a Python, and nothing that is known brings torch."""
+    spec = job.spec
+    if spec.venv or spec.conda or spec.pixi or spec.container or spec.pre or "PYTHONPATH" in spec.env:
+        return
+    modules = " ".join(spec.modules) if job.site.python and job.origin["python"] == "default" else ""
+    if modules and spec.is_python and "torch" not in modules.lower():
+        yield finding("python-without-torch", job, modules=modules)
+
+
 def _unknown_device(job: Resolved) -> Iterator[Finding]:
     """GPUs that rankup's library does not see: it would train on the CPUs."""
     spec, node = job.spec, job.site.node
@@ -163,6 +173,7 @@ def _no_time(job: Resolved) -> Iterator[Finding]:
 # Each source is called what its findings are called: `--ignore CODE` takes these names.
 ADVICE: Mapping[str, Source[Resolved]] = {
     "python-too-old": _old_python,
+    "python-without-torch": _python_without_torch,
     "device-without-rankup": _unknown_device,
     "container-without-rankup": _container_without_rankup,
     "environment-without-rankup": _environment_without_rankup,

@@ -65,7 +65,11 @@ def load_site(path: Path, where: list[Path]) -> Site:
     files = lineage(path, where)
     merged: dict[str, Any] = {}
     for file in reversed(files):
-        merged = _over(merged, _read(file))
+        tables = _read(file)
+        own, inherited = tables.get("notes"), merged.get("notes")
+        merged = _over(merged, tables)
+        if isinstance(own, list) and isinstance(inherited, list):  # what holds for the parent holds here
+            merged["notes"] = [*own, *inherited]
     try:
         return Site.model_validate({**merged, "name": path.stem})
     except ValidationError as error:

@@ -1,6 +1,6 @@
 #!/bin/bash
 #PBS -N train
-#PBS -l select=2:mpiprocs=1:ngpus=4
+#PBS -l select=2:ncpus=32:mpiprocs=1:ompthreads=8:ngpus=4
 #PBS -l place=scatter
 #PBS -l walltime=01:00:00
 #PBS -j oe
@@ -42,9 +42,8 @@ main() {
   # The environment
   cd /work/user/project || finish failed 1
   export PYTHONUNBUFFERED=1
+  export OMP_NUM_THREADS=8
   export RANKUP_LOST=stop
-  cores=${NCPUS:-$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)}
-  export OMP_NUM_THREADS=$((cores > 4 ? cores / 4 : 1))
 
   # The ranks: 2 × 4 by torchrun
   prove 36 python 4 train.py --lr 0.1 --note 'it'"'"'s $HOME'

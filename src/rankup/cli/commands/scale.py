@@ -25,6 +25,7 @@ from rankup.cli.training_options import training_fields
 from rankup.core.rundir import RunDir, default_name
 from rankup.errors import RankupError
 from rankup.findings.engine import fails
+from rankup.resolve.advice import option_after_script
 from rankup.resolve.resolved import Resolved
 from rankup.scale.journal import Journal, StudyPlan
 from rankup.scale.plan import Trial
@@ -172,8 +173,9 @@ def scale(
 
 def _new(plan: StudyPlan) -> Journal:
     # Before anything runs: what is wrong with a job of the grid is said now.
-    for trial in plan.order[: len(plan.points)]:
-        job_of(plan, trial, Path.cwd())
+    jobs = [job_of(plan, trial, Path.cwd()) for trial in plan.order[: len(plan.points)]]
+    for found in option_after_script(jobs[0]):
+        console.say(f"rankup: {found.message}: {found.fix}")
     root = Path(plan.flags.get("runs_root", "runs")).expanduser()
     return Journal.create(RunDir.create(root, f"scale-{_name(plan)}", parts=()).path, plan)
 

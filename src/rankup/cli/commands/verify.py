@@ -134,6 +134,8 @@ def verify_command(
     require_torch()
     worlds, seconds = _worlds(world), parse_duration(budget) if budget else None
     job = script_or_workload_job(command, flags_from(asked))
+    for note in job.notes:
+        console.say(f"rankup: {note}")
     folder = RunDir.create(job.spec.runs_root, f"verify-{job.spec.name}").path
     steps = _shortened(shorten, steps)
     plan = VerifyPlan(

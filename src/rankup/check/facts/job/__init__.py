@@ -12,6 +12,7 @@
 | ``commands`` | ``Command``, ``Step``, ``Shell``, and ``Value``: what a word becomes |
 | ``arithmetic`` | numbers in ``$((…))`` |
 | ``source`` | ``Source``: a shell text with its places in the document |
+| ``printing`` | what echo, printf and cat print |
 | ``words`` | a shell's words → ``Value`` |
 | ``scope`` | variables, and what holds at one place of a script |
 | ``simple`` | assignments, redirections, simple commands |

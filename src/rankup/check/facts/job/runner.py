@@ -11,15 +11,16 @@ from rankup.check.facts.job.builtins import HERE, builtin
 from rankup.check.facts.job.commands import Binding, Command, Output, Redirect, Shell, Step, Value
 from rankup.check.facts.job.job import Launch, NotFollowed
 from rankup.check.facts.job.launches import LauncherLine, path_of, start_of
+from rankup.check.facts.job.printing import PRINTING, TO_FILE, printed
 from rankup.check.facts.job.request import Request
 from rankup.check.facts.job.shell import ShellReader
 from rankup.check.facts.job.source import Source, joined, language_of
 from rankup.check.facts.job.steps import Fanout, fan_out
-from rankup.check.facts.job.words import array
 from rankup.check.facts.job.wrappers import Inner, unwrap
 from rankup.check.facts.start import Start
 
 _SCRIPT = re.compile(r"\.(sh|bash|slurm|sbatch|pbs)\Z")
+_NAME = re.compile(r"\\\$\w+")  # a variable, in a pattern
 _DEEPEST = 40  # commands that start commands
 _MOST_WORDS = 20  # of an unknown program, before the command that it starts
 _STARTER = re.compile(r"bash|sh|torchrun|accelerate|deepspeed|python[\d.]*")
@@ -89,26 +90,24 @@ class Runner(ShellReader):
             self.nested -= 1
 
     def _writes(self, command: Command) -> None:
-        """Remembers the files that the script writes with known text."""
-        content = command.heredoc
-        if command.name in ("echo", "printf") and command.heredoc is None:
-            words = [word for word in command.argv[1:] if word.known not in ("-e", "-n")]
-            lines = command.name == "printf" and words[:1] and words[0].known == r"%s\n"
-            content = joined(words[1:], "\n") if lines else joined(words)
-        elif command.name not in ("cat", "tee"):
-            return
-        targets = [
-            redirect.target for redirect in command.redirects if redirect.operator in (">", ">|", ">>")
-        ]
-        if command.name == "tee":
-            targets += [word for word in command.argv[1:] if not word.head.startswith("-")]
-        for target in targets:
-            appends = any(r.operator == ">>" for r in command.redirects)
-            if content is None:
-                self.files.pop(target.text, None)
+        """Remembers the files that a command writes with known text."""
+        if command.name in PRINTING:
+            targets = command.redirects
+            if command.name == "tee":
+                words = [word for word in command.argv[1:] if not word.head.startswith("-")]
+                targets = (*targets, *(Redirect(">", word, word.span) for word in words))
+            self.keep(printed(command), targets)
+
+    def keep(self, content: Value | None, redirects: tuple[Redirect, ...]) -> None:
+        for redirect in redirects:
+            if redirect.operator not in TO_FILE:
                 continue
-            before = self.files.get(target.text) if appends else None
-            self.files[target.text] = content if before is None else joined((before, content))
+            name = redirect.target.text
+            before = self.files.get(name) if redirect.operator == ">>" else None
+            if content is None:
+                self.files.pop(name, None)
+            else:
+                self.files[name] = content if before is None else joined((before, content), "\n")
 
     def _run(self, command: Command) -> None:
         name, argv = command.name, command.argv
@@ -164,8 +163,9 @@ class Runner(ShellReader):
         with self.changed(shell=shell, parent=command, pipe=()):
             self.state.scope = dict(self.state.scope)
             if inner.text is not None:
-                for index, argument in enumerate(inner.argv[:9]):
-                    self.state.scope[str(index)] = Binding(argument, argument.span)
+                if inner.argv:  # `bash -c TEXT NAME WORDS…`
+                    self.state.scope["0"] = Binding(inner.argv[0], inner.argv[0].span)
+                self.parameters(inner.argv[1:])
                 self.text(inner.text)
             elif inner.script is not None:
                 self._script(command, inner.script, inner.argv)
@@ -179,35 +179,37 @@ class Runner(ShellReader):
 
     def _script(self, command: Command, script: Value, arguments: tuple[Value, ...]) -> None:
         """A shell script is run: one that was written before, or one that is not here."""
-        content = self.files.get(script.text) or self.files.get(script.text.removeprefix("./"))
-        if content is not None:
+        name = self._written(script)
+        if name is not None:
             before = dict(self.state.scope)
-            self._bind(arguments)
-            written = self.files.pop(script.text, None)
+            self.parameters(arguments)
+            content = self.files.pop(name)
             self.text(content)
-            if written is not None:
-                self.files[script.text] = written
+            self.files[name] = content
             self.state.scope = before
         elif not self._helper(script, arguments):
             self.starts_unknown.append(command)
             self.not_found(script)
             self._of_wrapper(arguments)
 
+    def _written(self, script: Value) -> str | None:
+        """The file that the script has written and now runs; a number in its name may have another variable there."""
+        name = script.text.removeprefix("./")
+        if name in self.files or script.known is not None or not script.tail:
+            return name if name in self.files else None
+        like = re.compile(_NAME.sub(r"\\$\\w+", re.escape(name)))
+        found = [known for known in self.files if like.fullmatch(known)]
+        return found[0] if len(found) == 1 else None
+
     def _helper(self, script: Value, arguments: tuple[Value, ...]) -> bool:
         """Reads a script of another file, which gets what is exported. Whether it is there."""
         before = self.state.scope
         self.state.scope = {name: binding for name, binding in before.items() if binding.exported}
-        self._bind(arguments)
+        self.parameters(arguments)
         with self.changed(function="", pipefail=False, exits_on_error=False, answered=False, nounset=False):
             found = self.include(script)
         self.state.scope = before
         return found
-
-    def _bind(self, arguments: tuple[Value, ...]) -> None:
-        """The parameters of a script that runs now."""
-        for index, argument in enumerate(arguments[:9], 1):
-            self.state.scope[str(index)] = Binding(argument, argument.span)
-        self.state.scope["@"] = Binding(array(list(arguments)), Span(0, 0))
 
     def include(self, script: Value) -> bool:
         """Reads a shell script of another file as a part of this one. Whether it is there."""
@@ -299,12 +301,11 @@ class Runner(ShellReader):
         """A program that nobody knows, perhaps a script."""
         argv = command.argv
         first = argv[0]
-        text = first.text.removeprefix("./")
         if first.known is None and len(first.atoms) == 1 and not isinstance(first.atoms[0], Output):
             command.opaque = True
             self.starts_unknown.append(command)
             self.not_followed.append(NotFollowed(first.text, command.span, "only the job knows its words"))
-        if text in self.files or first.text in self.files:
+        if first.text.removeprefix("./") in self.files:
             self._script(command, first, argv[1:])
         elif _SCRIPT.search(first.tail) or (first.known is None and "/" in first.tail):
             with self.changed(parent=command, pipe=()):

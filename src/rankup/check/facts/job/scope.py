@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rankup.check.document import Span
-from rankup.check.facts.job.commands import Binding, Command, Output, Shell, Value, Variable
+from rankup.check.facts.job.commands import EMPTY, Binding, Command, Output, Shell, Value, Variable
+from rankup.check.facts.job.printing import all_printed
 from rankup.check.facts.job.source import Source
 from rankup.check.facts.job.words import fields, requoted
 
@@ -44,6 +45,7 @@ class ScopeKeeper:
         self.commands: list[Command] = []
         self.assigned: dict[str, list[Binding]] = {}
         self.expansions: list[Variable] = []
+        self.tested: set[str] = set()  # variables that a condition looks at
         self.depth = 0
 
     # ---- for words
@@ -58,6 +60,12 @@ class ScopeKeeper:
             value = _element(binding.value, which)
             if value is not None and len(value.atoms) < 200:
                 return value if quoted and which == "@" else requoted(value, quoted)
+        if (
+            operator in (":+", "+") and default is not None
+        ):  # the words, if it is set: they say more than nothing
+            self.tested.add(name)
+            is_empty = binding is not None and binding.certain and binding.value.known == ""
+            return EMPTY if is_empty else requoted(default, quoted)
         unknown = Variable(
             name + (f"[{index}]" if index else ""), span, self.state.shell, operator, default, quoted
         )
@@ -70,9 +78,11 @@ class ScopeKeeper:
         if self.depth < DEEPEST // 3:
             with self.changed(in_output=True, background=False, pipe=(), parent=None), self.own_scope():
                 self.text(inner)
-        return Value(
-            (Output(source.text[start:end], span, self.state.shell, tuple(self.commands[first:]), quoted),)
-        )
+        commands = tuple(self.commands[first:])
+        text = all_printed(commands) if len(commands) == 1 and commands[0].name == "printf" else None
+        if text is not None and not text.tail.endswith("\n"):
+            return requoted(text, quoted)
+        return Value((Output(source.text[start:end], span, self.state.shell, commands, quoted),))
 
     # ---- state
 

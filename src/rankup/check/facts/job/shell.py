@@ -205,9 +205,7 @@ class ShellReader(SimpleReader):
         """A function's body, at the place of its call."""
         function = self.functions.pop(name)  # it is not there while it runs: no recursion
         before = {key: self.state.scope.get(key) for key in (*"123456789", "@")}
-        for index, argument in enumerate(arguments[:9], 1):
-            self.state.scope[str(index)] = Binding(argument, argument.span)
-        self.state.scope["@"] = Binding(array(list(arguments)), Span(0, 0))
+        self.parameters(arguments)
         with self.changed(function=name, pipe=()):
             self.visit(function.body, function.source)
         for key, binding in before.items():
@@ -216,6 +214,14 @@ class ShellReader(SimpleReader):
             else:
                 self.state.scope[key] = binding
         self.functions.setdefault(name, function)
+
+    def parameters(self, words: Sequence[Value]) -> None:
+        """``$1`` to ``$9`` and ``"$@"`` are these words, and no others."""
+        for index in range(1, 10):
+            self.state.scope.pop(str(index), None)
+        for index, word in enumerate(words[:9], 1):
+            self.state.scope[str(index)] = Binding(word, word.span)
+        self.state.scope["@"] = Binding(array(list(words)), Span(0, 0))
 
 
 _ANY = re.compile(r"[^\\\"$`']+")

@@ -8,6 +8,7 @@ from typing import Any
 
 from rankup.check.document import Span
 from rankup.check.facts.job.commands import EMPTY, Binding, Redirect, Value
+from rankup.check.facts.job.printing import all_printed
 from rankup.check.facts.job.scope import ScopeKeeper
 from rankup.check.facts.job.source import Source
 from rankup.check.facts.job.words import WordReader, array
@@ -21,10 +22,6 @@ _ASSIGNED = re.compile(
 
 class SimpleReader(ScopeKeeper):
     """Reads what has no statements inside. ``start`` says what a command does: ``job_runner``."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tested: set[str] = set()  # variables that a condition looks at
 
     def visit(self, node: Any, source: Source) -> None:
         raise NotImplementedError
@@ -117,7 +114,9 @@ class SimpleReader(ScopeKeeper):
         if body is not None and body.type in ("command", "negated_command"):
             self._simple(body, source, redirects, heredoc, extra)
         elif body is not None:
+            first = len(self.commands)
             self.visit(body, source)
+            self.keep(all_printed(self.commands[first:]), redirects)
         for other in others:
             self.visit(other, source)
 
@@ -196,6 +195,10 @@ class SimpleReader(ScopeKeeper):
         end = node.end_byte
         span = source.span(node.start_byte, end)
         self.start((*argv, *extra), span, tuple(environment), redirects, heredoc)
+
+    def keep(self, content: Value | None, redirects: tuple[Redirect, ...]) -> None:
+        """Remembers what is written to files: text, or None if nobody knows it."""
+        raise NotImplementedError
 
     def start(
         self,

@@ -142,7 +142,7 @@ class WordReader:
             operator = prefix + ("[]" if index else "")
         elif rest:
             operator = rest[:2] if rest[:2] in (":-", ":=", ":+", ":?", "##", "%%", "//") else rest[:1]
-            if operator.lstrip(":") in ("-", "=") and depth < 20:
+            if operator.lstrip(":") in ("-", "=", "+") and depth < 20:
                 start = match.start(4) + len(operator)
                 with self.expander.branch():
                     default = Value(tuple(self.atoms(start, close, _PLAIN, depth + 1)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from rankup.check.facts.job.commands import Value
@@ -9,10 +10,13 @@ from rankup.check.facts.job.job import Job, Launch
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
 
+_BRINGS_THEM = re.compile(r"\b(?:export|declare|typeset) -\w*p\b")  # a text that another shell reads
 _REMOTE = ("ssh", "pbsdsh", "pbs_tmrsh", "pdsh")
 
 
 def find(job: Job) -> Iterator[Match]:
+    if _BRINGS_THEM.search(job.document.text):
+        return
     seen: set[str] = set()
     for launch in job.launches:
         step = launch.step
