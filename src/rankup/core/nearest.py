@@ -7,8 +7,12 @@ from difflib import get_close_matches
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The name among ``known`` that ``name`` was probably meant to be; "" if none is near."""
-    return next(iter(get_close_matches(name, list(known), n=1)), "")
+    """The name among ``known`` that ``name`` was probably meant to be: one that begins so, else one that looks like it;
+    "" if none is near."""
+    known = list(known)
+    if longer := [one for one in known if one.startswith(name) and name.strip("-")]:
+        return min(longer, key=len)
+    return next(iter(get_close_matches(name, known, n=1)), "")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

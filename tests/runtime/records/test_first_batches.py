@@ -32,6 +32,10 @@ def test_a_batch_that_is_not_the_first_dimension_does_not_tell_ranks_apart():
     assert called((35, 16, 4), local_batch=16)[0].facts == called((35, 8, 4), local_batch=8)[0].facts
 
 
+def test_a_sample_as_long_as_the_batch_does_not_tell_ranks_apart():
+    assert called((32, 32), local_batch=32)[0].facts == called((16, 32), local_batch=16)[0].facts
+
+
 def test_an_autocast_that_the_script_has_entered_is_told():
     assert called((8, 3), autocast=True)[0].facts["autocast"] == "bfloat16"
 

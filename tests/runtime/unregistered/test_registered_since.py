@@ -73,3 +73,39 @@ def test_if_that_is_accepted_the_plain_values_are_found_again_and_the_next_snaps
     assert run_ranks(outcome, 1, snapshots, KILLED + 2, True, env=accept) == [None]
     ((best, seen, steps),) = run_ranks(outcome, 1, snapshots, None, True)  # registered in that snapshot
     assert (best, len(seen)) == (9, 9) and steps == 5  # it began anew after step 4
+
+
+def train_with(folder: Path, killed: int | None, thing: Any) -> Any:
+    run = rankup.init(snapshots=rankup.Snapshots(every="2 steps", directory=folder, asynchronous=False))
+    data = rankup.ResidentData(torch.linspace(-1, 1, 10)[:, None])
+    model, opt, data = run.prepare(
+        nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.1), data, global_batch=4
+    )
+    best, bad = 0, 7
+    values = run.register(best=best, bad=bad) if thing == "plain" else None
+    if thing == "state":
+        run.register(sched=torch.optim.lr_scheduler.StepLR(opt, 1, 0.9))
+    try:
+        for x in run.steps(data, epochs=3):
+            if run.global_step == killed:
+                return None
+            model(x).square().mean().backward()
+            opt.step()
+            opt.zero_grad()
+            best += 1
+            if values is not None:
+                values.best += 1
+    except RankupError as error:
+        return error.code, error.hint
+    return (values.best, values.bad) if values is not None else best
+
+
+def test_a_plain_value_that_had_not_changed_begins_with_the_scripts(tmp_path: Path):
+    run_ranks(train_with, 1, tmp_path, KILLED, None)
+    assert run_ranks(train_with, 1, tmp_path, None, "plain") == [(9, 7)]
+
+
+def test_an_object_with_a_state_that_no_snapshot_has_is_refused(tmp_path: Path):
+    run_ranks(train_with, 1, tmp_path, KILLED, None)
+    ((code, hint),) = run_ranks(train_with, 1, tmp_path, None, "state", env={"RANKUP_LOST": "accept"})
+    assert code == "other-registered" and "would begin anew" in hint

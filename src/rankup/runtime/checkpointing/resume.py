@@ -51,6 +51,11 @@ def resume(run: RunContext, parts: StateParts, found: Snapshot) -> None:
         found.metadata,
         found.adopted_rank_states,
     )
+    if new := [name for name, paths in again.items() if not paths and name not in noted]:
+        run.print(
+            f"{', '.join(new)}: registered since {found.path.name} was saved, which has no value of it: it begins with "
+            "the script's"
+        )
     for name, paths in again.items():
         _find_again(run.registered[name], name, {path: (caches | noted)[path] for path in paths})
     positions = ", ".join(f"epoch {p['at'][0] + 1}, step {p['at'][1]}" for p in found.metadata["positions"])
@@ -132,8 +137,9 @@ def _noted(run: RunContext, found: Snapshot) -> tuple[Noted, Noted]:
 
 
 def _registered_since(run: RunContext, before: list[str], noted: Noted) -> dict[str, list[str]]:
-    """What is registered by now and was only noted then: name → paths of the plain values that it has; none of a thing
-    that is not plain (a schedule), which is lost. A name that several variables have is none."""
+    """What is registered by now and was not then: name → paths of the plain values that were noted of it; none of a
+    thing that is not plain (a schedule), which is lost, and of a plain one that had not changed. A name that several
+    variables have is none."""
     found: dict[str, list[str]] = {}
     for name in registered_state.names(run):
         if name in before:
@@ -148,9 +154,12 @@ def _registered_since(run: RunContext, before: list[str], noted: Noted) -> dict[
             paths = [path for path in plain if path == base] or [
                 path for path in plain if path.endswith((f".{base}", f"[{base!r}]"))
             ]
-            if len(paths) == 1 and isinstance(thing, (Value, ContainerAdapter)):
+            is_plain = isinstance(thing, (Value, ContainerAdapter))
+            if len(paths) == 1 and is_plain:
                 found[name] = paths
-            elif base in noted:
+            elif base in noted or (
+                is_plain and not paths
+            ):  # lost; or it had not changed by then, or was not there
                 found[name] = []
     return found
 

@@ -200,7 +200,7 @@ def check(
         raise RankupError(
             "other-registered",
             f"the state has {saved} registered, this run has {mine}",
-            hint="call run.register with the same names before loading",
+            hint="register what the state has, and no other object with a state of its own: it would begin anew",
         )
     run.strategy.check_metadata(metadata)
     for what, theirs, ours in (

@@ -15,7 +15,8 @@ CALLS = 3
 
 
 class FirstBatches:
-    """``local_batch``: samples of a call on this rank, 0 if unknown; a later dimension of that size is ``N``."""
+    """``local_batch``: samples of a call on this rank, 0 if unknown. Where the first dimension has another size, a
+    later one of that size is the batch, ``N``."""
 
     def __init__(self, models: Sequence[torch.nn.Module], device_type: str, local_batch: int = 0) -> None:
         self._device_type, self._local_batch = device_type, local_batch
@@ -60,16 +61,18 @@ class FirstBatches:
             return "?"
         described = []
         for index, (dtype, shape) in enumerate(first):
+            batch = 0 if shape[:1] == (self._local_batch,) else self._local_batch
             sizes = [
-                "?" if any(call[index][1][axis] != size for call in alike) else self._size(size)
+                "?"
+                if any(call[index][1][axis] != size for call in alike)
+                else "N"
+                if size == batch
+                else str(size)
                 for axis, size in enumerate(shape)
                 if axis > 0
             ]
             described.append(" ".join([dtype, "×".join(sizes)]).strip())
         return ", ".join(described)
-
-    def _size(self, size: int) -> str:
-        return "N" if size == self._local_batch else str(size)
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
