@@ -69,6 +69,7 @@ PAIRS = (
 )
 
 
+@pytest.mark.repeated
 @aborts_at_exit
 @pytest.mark.parametrize(("script", "way", "nproc"), PAIRS)
 def test_a_script_made_for_others_trains_one_model_in_one_world(

@@ -57,6 +57,7 @@ def everything() -> dict[str, list[Said]]:
     return all_said()
 
 
+@pytest.mark.slow
 def test_a_text_of_nothing_that_is_known_is_left_out(everything: dict[str, list[Said]]):
     texts = (
         text for said in everything.values() for one in said for text in (one.message, one.why, one.hint)
@@ -65,6 +66,7 @@ def test_a_text_of_nothing_that_is_known_is_left_out(everything: dict[str, list[
     assert all(one.message for code in ("bad-metric", "bad-duration") for one in said_under(code))
 
 
+@pytest.mark.slow
 def test_every_code_that_a_test_of_an_error_expects_is_known(everything: dict[str, list[Said]]):
     """Also one of which a part is filled in (``unknown-<kind>``), and one of a table."""
     asserted = re.compile(r'\b(?:error|caught\.value|raised\.value)\.code == "([a-z]+(?:-[a-z0-9]+)+)"')

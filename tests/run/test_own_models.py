@@ -99,6 +99,7 @@ api.logger.error("Worker group failed")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.own_python
 def test_a_torchrun_whose_ranks_have_ended_well_prints_no_stack(tmp_path):
     env = {name: value for name, value in os.environ.items() if name != "RANK"}

@@ -17,9 +17,12 @@ import rankup
 from ranks import run_ranks
 from rankup.strategies.state import whole_weights
 
-pytestmark = pytest.mark.skipif(
-    find_spec("deepspeed") is None, reason="deepspeed is not installed: pip install 'rankup[deepspeed]'"
-)
+pytestmark = [
+    pytest.mark.slow,  # its import alone takes seconds
+    pytest.mark.skipif(
+        find_spec("deepspeed") is None, reason="deepspeed is not installed: pip install 'rankup[deepspeed]'"
+    ),
+]
 CASES_HERE: dict[str, dict[str, Any]] = {
     "adam": {"precision": "fp32", "optimizer": adam},
     "an empty rank and clipping": {"precision": "fp32", "samples": 17, "options": {"clip": 0.5}},
@@ -64,7 +67,6 @@ def two_ranks() -> list[dict[str, Any]]:
     return run_ranks(everything, 2)
 
 
-@pytest.mark.repeated
 @pytest.mark.parametrize("case", CASES_HERE)
 def test_its_steps_are_those_of_one_process(one_process, two_ranks, case):
     wanted = one_process[case]
