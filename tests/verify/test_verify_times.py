@@ -74,7 +74,19 @@ def test_what_changes_with_the_clock_is_a_time(resumed: str, faster: AttemptTrac
     trial: Any = Trials(faster, {"log.csv": "61"})
     timed, said = without_times(trial, reference, printed(resumed), {"log.csv": "0"})
     assert list(said) == left and float(trial.asked["RANKUP_CLOCK"]) > 10
-    assert (timed.again is faster) == bool(left)
+    assert (timed is not reference) == bool(left)
+
+
+def test_what_already_differed_stays_left_out():
+    """A number that the second training had, and not the third, is no more than before."""
+    first = printed("loss 0.5 in 1 s")
+    reference = Reference(
+        first, printed("loss 0.5 in 2 s"), ({"tag": "1", "log": "1"}, {"tag": "2", "log": "1"}), frozenset()
+    )
+    trial: Any = Trials(first, {"tag": "1", "log": "61"})
+    timed, said = without_times(trial, reference, printed("loss 0.5 in 3 s"), {"tag": "3", "log": "0"})
+    assert list(said) == ["log"] and timed.files[1] == {"tag": "2", "log": "61"}
+    assert timed.again.printed == ("loss 0.5 in 2 s",)
 
 
 def test_where_nothing_differs_nothing_is_repeated():

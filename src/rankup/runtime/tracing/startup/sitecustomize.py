@@ -108,9 +108,7 @@ def _hasten(factor: float) -> None:
     def waits(file: str) -> bool:
         if file.startswith(str(_RANKUP)):
             return not file.startswith(records)
-        if "site-packages" in file:
-            return f"{os.sep}torch{os.sep}" in file
-        return file.startswith(standard)
+        return f"{os.sep}torch{os.sep}" in file or (file.startswith(standard) and "-packages" not in file)
 
     def faster(clock: Callable[[], float]) -> Callable[[], float]:
         began = clock()
