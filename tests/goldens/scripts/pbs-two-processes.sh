@@ -237,7 +237,10 @@ made_progress() {
   local pattern place places=("$RUN") found seconds=$((STOP_BEFORE / 16 + 1))
   if [ "${#SAVES[@]}" -gt 0 ]; then
     mapfile -t places < <(for pattern in "${SAVES[@]}"; do compgen -G "$pattern"; done)
-    [ -n "$(find -H "${places[@]}" "$RUN/snapshots" -type f -newer "$RUN/attempts" -print -quit 2>/dev/null)" ]
+    found=$(timeout "$((seconds < 10 ? seconds : 10))" \
+      find -H "${places[@]}" "$RUN/snapshots" -type f -newer "$RUN/attempts" -print -quit 2>/dev/null ||
+      [ "$?" -ne 124 ] || echo late)
+    [ -n "$found" ]
     return
   fi
   [ -z "$wrote" ] || return 0
