@@ -25,7 +25,7 @@ def watch() -> None:
     with contextlib.suppress(Exception):  # it would end the import of torch
         run, rank = os.environ.get("RANKUP_RUN_DIR", ""), os.environ.get("RANK", "")
         if run and not rank:
-            logging.getLogger(_AGENT).addFilter(_is_no_farewell)
+            logging.getLogger(_AGENT).addFilter(_counts)
         if not (run and rank.isdecimal()):
             return
         torch, optimizers = sys.modules["torch"], sys.modules["torch.optim.optimizer"]
@@ -43,9 +43,9 @@ def watch() -> None:
 _AGENT = "torch.distributed.elastic.agent.server.api"
 
 
-def _is_no_farewell(record: logging.LogRecord) -> bool:
-    """After its ranks have ended well, torchrun waits 300 s for those of the other nodes. That it gives up then, which
-    takes it 28 lines, changes nothing about the end of the run."""
+def _counts(record: logging.LogRecord) -> bool:
+    """All but one message. After its ranks have ended well, torchrun waits 300 s for those of the other nodes. That it
+    gives up then, which takes it 28 lines, changes nothing about the end of the run."""
     return not str(record.msg).startswith("Error waiting on exit barrier")
 
 

@@ -53,8 +53,8 @@ def resume(run: RunContext, parts: StateParts, found: Snapshot) -> None:
     )
     if new := [name for name, paths in again.items() if not paths and name not in noted]:
         run.print(
-            f"{', '.join(new)}: registered since {found.path.name} was saved, which has no value of it: it begins with "
-            "the script's"
+            f"warning: {', '.join(new)}: registered since {found.path.name} was saved, which has no value of it: it "
+            "begins with the script's"
         )
     for name, paths in again.items():
         _find_again(run.registered[name], name, {path: (caches | noted)[path] for path in paths})
@@ -157,9 +157,7 @@ def _registered_since(run: RunContext, before: list[str], noted: Noted) -> dict[
             is_plain = isinstance(thing, (Value, ContainerAdapter))
             if len(paths) == 1 and is_plain:
                 found[name] = paths
-            elif base in noted or (
-                is_plain and not paths
-            ):  # lost; or it had not changed by then, or was not there
+            elif base in noted or (is_plain and not paths):
                 found[name] = []
     return found
 
