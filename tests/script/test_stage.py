@@ -28,6 +28,9 @@ class Node:
     def stage(
         self, do: str, *sources: str, back: str = "", node: int = 0, **env: str
     ) -> subprocess.CompletedProcess[str]:
+        """On the first node an attempt begins, which knows no reason to end yet."""
+        if node == 0:
+            (self.run / "why").unlink(missing_ok=True)
         given = {
             **{"PATH": os.environ["PATH"], "RUN": str(self.run), "RANKUP_STAGE": str(self.folder)},
             **{"STAGE_SOURCES": "\n".join(sources), "STAGE_BACK": back},
@@ -166,6 +169,23 @@ def test_an_archive_that_is_none_and_a_disk_that_is_none_are_named(node: Node):
     done = node.stage("in", RANKUP_STAGE="/nowhere/rankup-1")
     assert done.returncode == 1
     assert node.why().startswith("stage-no-folder: cannot make /nowhere/rankup-1: ")
+
+
+def test_the_reason_of_the_node_that_failed_first_stands(node: Node):
+    assert node.stage("in", "data=/nowhere/data.tar").returncode == 1
+    (node.shared / "data.tar.gz").write_text("cut off, as srun ended this node's tar")
+    assert node.stage("in", f"data={node.shared / 'data.tar.gz'}", node=1).returncode == 1
+    assert node.why() == "stage-no-source: there is no '/nowhere/data.tar' here (data)\n"
+
+
+def test_a_disk_that_all_nodes_share_is_named_and_another_nodes_data_is_left_alone(node: Node):
+    (node.shared / "words").write_text("x")
+    assert node.stage("in", f"words={node.shared / 'words'}").returncode == 0
+    (node.folder / ".staged" / "node").write_text("node7")
+    assert node.stage("in", f"words={node.shared / 'words'}", node=1).returncode == 1
+    assert node.why().startswith(f"stage-shared-disk: {node.folder} is the same directory on node7: ")
+    assert node.stage("back", node=1).returncode == 0
+    assert (node.folder / "words").read_text() == "x"
 
 
 def test_an_archive_with_bytes_after_its_end_has_the_checksum_of_all_of_them(node: Node):

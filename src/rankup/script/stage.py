@@ -240,22 +240,28 @@ def compare(sha256: str, expected: str, path: str, source: Source) -> None:
 def agree(source: Source, sha256: str) -> None:
     """All nodes and all attempts of the run have the same data: the first of them notes its checksum for all."""
     noted = os.path.join(os.environ["RUN"], "stage", source.name + ".sha256")
-    own = f"{noted}.{socket.gethostname()}.{os.getpid()}"
     os.makedirs(os.path.dirname(noted), exist_ok=True)
+    first = first_to_say(noted, f"{sha256}  {source.path}\n").split()[0]
+    if first != sha256:
+        raise StageError(
+            f"stage-changed: {source.path} is not what the run's first node had: "
+            f"its SHA-256 sum is {sha256}, and was {first}"
+        )
+
+
+def first_to_say(path: str, text: str) -> str:
+    """Write ``text`` unless another node has written that file; what it holds, which is always whole."""
+    own = f"{path}.{socket.gethostname()}.{os.getpid()}"
     with open(own, "w") as file:
-        file.write(f"{sha256}  {source.path}\n")
+        file.write(text)
     try:
-        os.link(own, noted)  # whole, and only if there is none
+        os.link(own, path)
     except FileExistsError:
-        with open(noted) as file:
-            first = file.read().split()[0]
-        if first != sha256:
-            raise StageError(
-                f"stage-changed: {source.path} is not what the run's first node had: "
-                f"its SHA-256 sum is {sha256}, and was {first}"
-            ) from None
+        with open(path) as file:
+            return file.read()
     finally:
         os.remove(own)
+    return text
 
 
 def bring(source: Source) -> None:
@@ -297,6 +303,16 @@ def make_folder(folder: str) -> None:
             "[node] local_disk"
         ) from error
     os.makedirs(os.path.join(folder, ".staged"), exist_ok=True)
+    owner = first_to_say(node_note(folder), socket.gethostname())
+    if owner != socket.gethostname():
+        raise StageError(
+            f"stage-shared-disk: {folder} is the same directory on {owner}: local_disk must name a disk of each node's "
+            "own; what all nodes see needs no staging"
+        )
+
+
+def node_note(folder: str) -> str:
+    return os.path.join(folder, ".staged", "node")
 
 
 def check_space(sources: "list[Source]", folder: str) -> None:
@@ -353,7 +369,11 @@ def stage_back(folder: str, results: str) -> None:
     """All of it, or what a node has left stays there. Who is told to end meanwhile goes on, until a KILL."""
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(signum, signal.SIG_IGN)
-    if not os.path.isdir(folder):
+    try:
+        with open(node_note(folder)) as file:
+            if file.read() != socket.gethostname():
+                return
+    except FileNotFoundError:
         return
     patterns = [os.path.join(glob.escape(folder), line) for line in os.environ["STAGE_BACK"].splitlines()]
     found = sorted({path for pattern in patterns for path in glob.glob(pattern, recursive=True)})
@@ -379,9 +399,8 @@ def main(do: str, node: str) -> int:
         code = "stage-no-space" if full else "stage-failed"
         why = f"{code}: {error.filename or folder}: {error.strerror}"
     say(why)
-    if do != "back":
-        with open(os.path.join(run, "why"), "w") as file:
-            file.write(f"{socket.gethostname()}: {why}\n")
+    if do != "back":  # srun ends the other nodes then, and what breaks there is no cause
+        first_to_say(os.path.join(run, "why"), f"{socket.gethostname()}: {why}\n")
     return 1
 
 
