@@ -1,4 +1,4 @@
-"""Fair measurement: contenders take turns round by round, and the result is the ratio of their medians.
+"""Fair measurement: contenders take turns round by round, and the result is the median of their ratios by round.
 
 Other load of the machine then affects all contenders equally. Each round starts with the next contender. The spread of
 a ratio is the middle half of the ratios within each round.
@@ -19,7 +19,7 @@ Rounds = dict[str, list[float]]  # contender → one value per round, in the ben
 
 @dataclass(frozen=True)
 class Claim:
-    """``factor`` × median of ``contender`` / median of ``against`` (or the median itself), and its target.
+    """``factor`` × the median over rounds of ``contender`` / ``against`` (or of ``contender``), and its target.
 
     A claim may have no target: then its value is only printed.
     """
@@ -37,8 +37,8 @@ class Claim:
             return None
         mine = rounds[self.contender]
         other = rounds[self.against] if self.against is not None else [1.0] * len(mine)
-        value = self.factor * statistics.median(mine) / statistics.median(other)
-        low, high = middle_half([self.factor * a / b for a, b in zip(mine, other, strict=True)])
+        ratios = [self.factor * a / b for a, b in zip(mine, other, strict=True)]
+        value, (low, high) = statistics.median(ratios), middle_half(ratios)
         found: dict[str, Any] = {"claim": self.text, "value": value, "low": low, "high": high}
         if self.target is None:
             return {**found, "target": None, "met": None}

@@ -68,8 +68,8 @@ def page(docs: list[dict[str, Any]]) -> str:
     lines = [
         "# Results",
         "",
-        "`make bench` writes this page from the JSON files in this folder; do not edit it. A value is a ratio of",
-        "medians; the middle half of the ratios within each round is in brackets.",
+        "`make bench` writes this page from the JSON files in this folder; do not edit it. A ratio is the median of",
+        "those within each round; their middle half is in brackets.",
         "",
         "| bench | claim | measured | target | |",
         "|---|---|---|---|---|",

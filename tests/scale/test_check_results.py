@@ -6,7 +6,7 @@ import contextlib
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from studies import configuration, study
 
@@ -236,6 +236,7 @@ words = st.sampled_from(
 
 
 @settings(max_examples=60)
+@example([["GPUs", "Time (s)"], ["-"]], ".md")
 @given(
     st.lists(st.lists(words, min_size=1, max_size=4), min_size=1, max_size=5),
     st.sampled_from([".md", ".csv"]),

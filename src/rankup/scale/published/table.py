@@ -132,7 +132,7 @@ def _of_markdown(text: str) -> tuple[list[list[Line]], list[tuple[int, str]]]:
             if not inside:
                 tables.append([])
             inside = True
-            if not _RULE.fullmatch(line):
+            if not (tables[-1] and number == tables[-1][0][0] + 1):  # the rule below the header
                 row = re.split(r"(?<!\\)\|", line.strip().removeprefix("|").removesuffix("|"))
                 tables[-1].append((number, row))
             open_paragraph = False
