@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from asking import ask
 from rankup.errors import RankupError
 from rankup.resolve.job_toml import job_toml, read_job_file
 from rankup.resolve.resolved import Resolved
-from rankup.spec.field_types import OF_THE_SCRIPT
+from rankup.spec.field_types import OF_THE_SCRIPT, BashLines
+from rankup.spec.jobspec import JobSpec
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 lines = st.text(st.characters(exclude_categories=["Cs", "Cc"]))
@@ -169,3 +171,19 @@ def test_what_cannot_be_staged_is_refused(tmp_path, line, code, says):
     with pytest.raises(RankupError) as refused:
         ask(tmp_path, file=file, site="slurm")
     assert refused.value.code == code and says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "line", ["END=100", "export A=1 RUN=exp7", "cd x && HOSTS=a # own", "if true; then RUN=$(date); fi"]
+)
+@pytest.mark.parametrize("key", ["pre", "pre_modules"])
+def test_a_line_of_the_users_does_not_assign_what_the_script_needs(key, line):
+    with pytest.raises(ValueError, match="is a variable of the job's own script"):
+        JobSpec(command=("train.py",), **{key: (line,)})
+
+
+@pytest.mark.parametrize(
+    "line", ["RUN=exp7 python prepare.py", "echo END=1", "export EXP_RUN=1 B=$(date)", "X='RUN=2'"]
+)
+def test_a_line_that_only_looks_so_is_taken(line):
+    assert TypeAdapter(BashLines).validate_python((line,)) == (line,)

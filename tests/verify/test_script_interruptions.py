@@ -107,6 +107,37 @@ def test_a_file_that_is_not_renamed_into_place_is_named_and_the_rest_is_proved(t
     assert answer["scenarios"][-1]["verdict"] == "identical"
 
 
+PAIR = """
+import json, os, torch
+torch.manual_seed(0)
+net = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), 0.05)
+x = torch.randn(24, 4)
+start = 0
+if os.path.exists("meta.json"):
+    net.load_state_dict(torch.load("net.pt"))
+    start = json.load(open("meta.json"))["epoch"]
+for epoch in range(start, 4):
+    for rows in torch.randperm(24, generator=torch.Generator().manual_seed(epoch)).split(8):
+        opt.zero_grad()
+        (net(x[rows]) - x[rows].sum(1, keepdim=True)).square().mean().backward()
+        opt.step()
+    torch.save(net.state_dict(), "net.tmp")
+    os.replace("net.tmp", "net.pt")
+    with open("meta.tmp", "w") as file:
+        json.dump({"epoch": epoch + 1}, file)
+    os.replace("meta.tmp", "meta.json")
+"""
+
+
+@pytest.mark.slow
+def test_two_files_that_a_kill_leaves_of_two_saves_are_named(tmp_path: Path):
+    (tmp_path / "train.py").write_text(PAIR)
+    code, answer = verify(tmp_path, "train.py")
+    assert code == 1 and [finding["code"] for finding in answer["findings"]] == ["files-of-two-saves"], answer
+    assert "before meta.json was written" in answer["findings"][0]["why"]
+
+
 @pytest.mark.campaign
 def test_a_loss_scale_that_begins_again_is_named(tmp_path: Path):
     (tmp_path / "train.py").write_text(SCRIPT)
@@ -150,6 +181,23 @@ def test_a_save_is_cut_where_its_largest_file_is_written():
     ]
     cut = next(each for each in choose(attempt(*steps, exit=step(10)), None) if each.kind == "writing")
     assert cut.value in ("writing 3 0 2", "writing 6 0 2") and "large.pt" in cut.place
+
+
+@pytest.mark.parametrize(
+    ("changes", "value"),
+    [
+        ([["a.pt"], ["b.pt"]], "between 3 0 2"),
+        ([["a.tmp"], ["a.tmp", "a.pt"], ["b.tmp"], ["b.tmp", "b.pt"]], "between 3 0 4"),
+        ([["a.tmp"], ["a.tmp", "a.pt"]], None),
+        ([["a.pt"]], None),
+    ],
+)
+def test_a_kill_comes_before_the_last_file_of_a_save_that_has_several(changes: Any, value: str | None):
+    events = {"saved": 1, "saves": [["a.pt", 1000]], "changes": changes}
+    first = attempt(
+        *(step(number, **(events if number == 4 else {})) for number in range(1, 11)), exit=step(10)
+    )
+    assert next((each.value for each in choose(first, None) if each.kind == "between"), None) == value
 
 
 def test_an_order_that_a_resume_draws_anew_from_another_state_is_named():

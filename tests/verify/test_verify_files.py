@@ -8,6 +8,7 @@ import json
 import os
 import pickle
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy
 import pytest
 import torch
 
+from rankup.errors import RankupError
 from rankup.runtime.tracing.written_files import contents, written
 from rankup.verify.files import PART, Digests, ScriptFiles, clocklike, other_aside, other_files
 from rankup.verify.two_files import RESUMED, UNINTERRUPTED
@@ -73,6 +75,19 @@ def test_everything_that_python_changes_is_noted_and_put_back(tmp_path: Path):
         }
         assert files_of(tmp_path)["old.txt"] == "new"
     assert files_of(tmp_path) == BEFORE
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_between_two_attempts_puts_the_files_back_and_says_so(
+    tmp_path: Path, number: signal.Signals
+):
+    tmp_path.joinpath("old.txt").write_text("old")
+    with pytest.raises(RankupError) as ended, ScriptFiles(tmp_path / "runs", sys.executable):  # noqa: PT012
+        run_script(tmp_path, 'Path("old.txt").write_text("new")')
+        os.kill(os.getpid(), number)
+    assert (ended.value.code, ended.value.exit_code) == ("interrupted", 128 + number)
+    assert files_of(tmp_path) == {"old.txt": "old"}
+    assert signal.getsignal(number) is signal.SIG_DFL
 
 
 @pytest.mark.slow

@@ -42,7 +42,10 @@ def option(left: str, right: str) -> dict[str, Any]:
          "not judged: largest difference 1.0e-07 (0/model/w)", True, "rounding-not-judged"),
         ([apart(1e-7, "float32[3]"), option("0.05", "0.051")], True, "differs", False, "other-options"),
         ([option("1", "2")], True, "differs", False, "other-options"),
-        ([], False, "differs", False, "other-samples"),
+        ([apart(1e-7, "float32[3]")], False, "differs", False, "other-samples"),
+        ([apart(1e-3)], False, "differs", False, "other-samples"),
+        # Padded to the longest of other parts.
+        ([apart(1e-10)], False, "within 1e-09: largest difference 1.0e-10 (0/model/w)", True, None),
         ([apart(float("inf"))], True, "differs: largest difference inf (0/model/w)", False, "other-model"),
     ],
 )  # fmt: skip

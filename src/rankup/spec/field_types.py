@@ -27,6 +27,12 @@ OF_THE_SCRIPT = frozenset(
     }
 )
 
+# Of a line of bash: the assignments before a command's end, which stay; those before a word are that command's alone.
+_ASSIGNED = re.compile(
+    r"""(?:^|[;&|({]|\b(?:then|do|else|export|declare|typeset|readonly)\b(?:\s+-\w+)*)\s*"""
+    r"""((?:[A-Za-z_]\w*\+?=(?:'[^']*'|"[^"]*"|\$\([^)]*\)|[^\s;&|'"])*\s*)+)(?=$|[;&|)}#])"""
+)
+
 Texts = TypeVar("Texts", str, tuple[str, ...], dict[str, str])
 AnyText = TypeVar("AnyText", str, Path, tuple[str, ...], dict[str, str])
 
@@ -90,6 +96,15 @@ def _variables(names: Variables) -> Variables:
     return names
 
 
+def _not_of_the_script(lines: tuple[str, ...]) -> tuple[str, ...]:
+    for line in lines:
+        for assigned in _ASSIGNED.findall(line):
+            for name in re.findall(r"(?:^|\s)(\w+)\+?=", assigned):
+                if name in OF_THE_SCRIPT:
+                    raise ValueError(f"{name!r} is a variable of the job's own script: choose another name")
+    return lines
+
+
 def _sources(sources: dict[str, str]) -> dict[str, str]:
     for name, path in sources.items():
         if not _NAME.fullmatch(name):
@@ -136,7 +151,7 @@ PlainTexts = Annotated[tuple[str, ...], AfterValidator(_no_control_characters)]
 Word = Annotated[Plain, AfterValidator(_one_word)]
 JobIds = Annotated[PlainTexts, AfterValidator(_one_word), AfterValidator(_job_ids)]
 Lines = Annotated[tuple[str, ...], AfterValidator(_one_line_each)]
-BashLines = Annotated[Lines, AfterValidator(_no_null)]
+BashLines = Annotated[Lines, AfterValidator(_no_null), AfterValidator(_not_of_the_script)]
 Array = Annotated[str, AfterValidator(_indices)]
 EndpointText = Annotated[str, AfterValidator(_endpoint)]
 EnvVariables = Annotated[dict[str, str], AfterValidator(_variables), AfterValidator(_no_null)]

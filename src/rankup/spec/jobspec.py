@@ -159,7 +159,7 @@ class JobSpec(BaseModel):
 
     # The environment of the ranks, in the order in which it is set up
     pre_modules: Annotated[
-        Lines, Flag(ENVIRONMENT, "bash to run before modules are loaded; may be repeated", "BASH")
+        BashLines, Flag(ENVIRONMENT, "bash to run before modules are loaded; may be repeated", "BASH")
     ] = ()
     module_purge: Annotated[bool, Flag(ENVIRONMENT, "unload all modules first")] = False
     modules: Annotated[

@@ -132,11 +132,27 @@ def _of_what_it_wrote(
     last = resumes[-1].attempt
     if paths := other_files(*files):
         found = of_files(paths, first, last, again, trial.files.two_of(*files))
+        for resume in resumes:
+            if (late := resume.interruption.file) and any(late in path for path in paths):
+                return _two_saves(resume, found.message, "")
     elif lines := other_numbers(first.printed, again.printed, last.printed):
         found = of_printed(lines, first, last, again)
     else:
         return None
     return _of_untrained(first, resumes, found) or found
+
+
+def _two_saves(resume: Resume, what: str, place: str) -> Finding:
+    return Finding(
+        "files-of-two-saves",
+        Severity.ERROR,
+        f"after a kill between two files of one save the script goes on otherwise: {what}",
+        place=place,
+        why=f"two uninterrupted runs are equal; {resume.position}",
+        fix="write into one file what belongs together, and rename it; or write last the file that says where to go "
+        "on, if others that are newer do not change the training",
+        confidence=Confidence.LIKELY,
+    )
 
 
 def _of_untrained(first: AttemptTrace, resumes: Sequence[Resume], result: Finding) -> Finding | None:
@@ -240,11 +256,14 @@ def _of_resume(
         if cause.code == ROUNDING:
             after = [pair for pair in every if pair.step > step]
             pair, cause, message = after_rounding(after) or (pair, cause, message)
+    place = f"step {pair.step}" + (f", rank {pair.rank}" if first.world_size > 1 else "")
+    if resume.interruption.file and cause.code != ROUNDING:
+        return _two_saves(resume, message, place)
     return Finding(
         cause.code,
         Severity.NOTE if cause.code == ROUNDING else Severity.ERROR,
         message,
-        place=f"step {pair.step}" + (f", rank {pair.rank}" if first.world_size > 1 else ""),
+        place=place,
         why=f"{why}; the step is number {pair.step - attempt.resumed_at} after it",
         fix=cause.fix,
         confidence=Confidence.LIKELY,

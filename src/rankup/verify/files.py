@@ -11,6 +11,8 @@ import json
 import os
 import re
 import shutil
+import signal
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -32,8 +34,21 @@ ASIDE_NOTE = "other after a resume, as texts, arguments or generators that no st
 _SHOWN = 3  # files of a list
 
 
+_ENDS = (signal.SIGTERM, signal.SIGHUP)
+
+
+def _end(number: int, _: object) -> None:
+    raise RankupError(
+        "interrupted",
+        f"ended by {signal.Signals(number).name} between two attempts",
+        hint="nothing is proved; the files that the script writes are as they were",
+        exit_code=128 + number,
+    )
+
+
 class ScriptFiles:
-    """Of all attempts in ``folder``. Its end puts the files back, whatever happened."""
+    """Of all attempts in ``folder``. Its end puts the files back, whatever happened: between two attempts, where no
+    run listens, a signal that asks to end is an error."""
 
     def __init__(self, folder: Path, python: str) -> None:
         self._folder = folder
@@ -41,14 +56,25 @@ class ScriptFiles:
         self._copies = Copies(folder / WRITTEN)
         self._first: Digests = {}
         self._asked = False
+        self._listened: list[signal.Signals] = []
 
     def __enter__(self) -> ScriptFiles:
+        if threading.current_thread() is threading.main_thread():
+            self._listened = [each for each in _ENDS if signal.getsignal(each) is signal.SIG_DFL]
+        for each in self._listened:
+            signal.signal(each, _end)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.put_back()
+        for each in self._listened:
+            signal.signal(each, signal.SIG_IGN)
+        try:
+            self.put_back()
+        finally:
+            for each in self._listened:
+                signal.signal(each, signal.SIG_DFL)
         if not self._asked:
             self._copies.drop()
 

@@ -8,7 +8,7 @@ from rankup.findings.finding import Finding, Severity
 from rankup.verify.attempts import AttemptEnd, AttemptFailed, ProofStopped
 from rankup.verify.conclusion import HALF_WRITTEN
 from rankup.verify.diagnosis import of_failure
-from rankup.verify.interruptions import Interruption, choose, saves
+from rankup.verify.interruptions import KINDS_IN_A_SAVE, Interruption, choose, saves
 from rankup.verify.resumes import Resume
 from rankup.verify.scenario import Trial
 from rankup.verify.trace_reader import AttemptTrace
@@ -57,7 +57,7 @@ def interrupt(trial: Trial, first: AttemptTrace) -> Interrupted:
         except ProofStopped:
             return course
         except AttemptFailed as error:
-            if last is None or last.kind != "writing":
+            if last is None or last.kind not in KINDS_IN_A_SAVE:
                 course.failure = of_failure(error, last.at(at) if last else "", any_script=True)
                 return course
             # Nothing can follow from here. The other interruptions tell something else.

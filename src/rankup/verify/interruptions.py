@@ -13,13 +13,15 @@ from rankup.verify.trace_reader import AttemptTrace, Record
 
 @dataclass(frozen=True)
 class Interruption:
-    """``value``: of RANKUP_INTERRUPT. ``text``: in words, with ``{step}``. ``signal``: that is sent before SIGKILL."""
+    """``value``: of RANKUP_INTERRUPT. ``text``: in words, with ``{step}``. ``signal``: that is sent before SIGKILL.
+    ``file``: the name of a save's file that was not yet written when others were."""
 
     kind: str
     step: int
     value: str
     text: str
     signal: int = 0
+    file: str = ""
 
     @property
     def place(self) -> str:
@@ -125,6 +127,29 @@ def _writing(trace: AttemptTrace, after: int) -> Interruption | None:
     return Interruption("writing", step, f"writing {step} {-rank} {number}", text)
 
 
+def _between_files(trace: AttemptTrace, after: int) -> Interruption | None:
+    """Before the last file of a save gets its name, when another one has got it."""
+    found = _next(trace, after, lambda record: len(_published(record)) > 1)
+    if found is None:
+        return None
+    step, rank, record = found
+    last = _published(record)[-1]
+    name = record["changes"][last][-1].rpartition("/")[2]
+    text = f"killed in a save after step {{step}}, before {_plain(name)} was written"
+    return Interruption("between", step, f"between {step} {rank} {last + 1}", text, file=name)
+
+
+def _published(record: Record) -> list[int]:
+    """Which changes on disk leave a file under the name that it keeps."""
+    changes = record.get("changes", ())
+    renamed = {(change[0], number) for number, change in enumerate(changes) if len(change) > 1}
+    return [
+        number
+        for number, change in enumerate(changes)
+        if len(change) > 1 or not any(old == change[0] and later > number for old, later in renamed)
+    ]
+
+
 def _evaluation(trace: AttemptTrace, after: int) -> Interruption | None:
     found = _next(trace, after, lambda record: record.get("evaluated", 0) > 0)
     if found is None:
@@ -171,6 +196,7 @@ KINDS = (
     Kind("step", "a kill after a step", _step),
     Kind("exit", "a kill after the last line of the script", _exit),
     Kind("writing", "a kill in a save", _writing),
+    Kind("between", "a kill between the files of a save", _between_files),
     Kind("evaluation", "a kill in an evaluation", _evaluation),
     Kind("epoch", "a kill at an epoch's end", _epoch),
     Kind("SIGTERM", "SIGTERM", _signalled(signal.SIGTERM)),
@@ -178,4 +204,13 @@ KINDS = (
     Kind("end", "a kill after the last step", _end),
 )
 AT_THE_END = ("end", "exit")
-SPREAD = ("step", "epoch", "evaluation", "writing", "SIGUSR1", "SIGTERM")  # in this order over the training
+KINDS_IN_A_SAVE = ("writing", "between")
+SPREAD = (
+    "step",
+    "epoch",
+    "evaluation",
+    "writing",
+    "between",
+    "SIGUSR1",
+    "SIGTERM",
+)  # in this order over the training

@@ -119,8 +119,9 @@ def judge_any_world(apart: Distance, difference: Difference | None) -> tuple[str
 
 
 def judge_worlds(apart: Distance, same: bool) -> tuple[str, bool, Finding | None]:
-    """(verdict, proved?, finding): equal, or within fp64's tolerance; other precisions are not judged."""
-    if not same:
+    """(verdict, proved?, finding): equal, or within fp64's tolerance; other precisions are not judged. ``same``: so are
+    the samples. Those of a part that is padded to its longest one look otherwise, and train the same weights."""
+    if not (same or apart.within):
         return (
             "differs",
             False,
@@ -129,7 +130,9 @@ def judge_worlds(apart: Distance, same: bool) -> tuple[str, bool, Finding | None
                 Severity.ERROR,
                 "another number of processes trains on other samples",
                 why="at some step the samples of all ranks together are not those of the uninterrupted training",
-                fix="the data set must not depend on the rank or the number of processes: rankup shards it",
+                fix="the data set must not depend on the rank or the number of processes: rankup shards it. Padding to "
+                'the longest sample of a part looks so, too: pad to one length, or train in precision="fp64", where '
+                "the weights tell",
             ),
         )
     if apart.unequal:

@@ -13,6 +13,7 @@
 | ``signal N RANK NUMBER`` | freeze after step N, until verify has sent this signal to all processes |
 | ``epoch N RANK`` | any script: freeze when its loader is exhausted, after step N |
 | ``writing N RANK K`` | any script: freeze when half of its Kth file after step N is written |
+| ``between N RANK K`` | any script: freeze before the Kth change on disk after step N, of those that a save makes |
 | ``saves N RANK`` | any script: freeze three steps after its Nth step that was followed by a save |
 
 Steps count from the first attempt on; if the point has passed already, the next one of its kind counts. Several are
@@ -79,6 +80,8 @@ class FaultInjection:
                 self._freeze(f"{kind} {int(seconds)}")
             elif kind == "writing":
                 SAVES.interrupt(int(seconds), lambda: self._freeze("writing"))
+            elif kind == "between":
+                SAVES.stop_before(int(seconds), lambda: self._freeze("between"))
             elif kind == "moment":
                 self._plan.remove(part)
                 timer = threading.Timer(seconds, self._freeze, (kind,))
@@ -111,7 +114,7 @@ class FaultInjection:
             self._freeze("save")
 
     def _freeze(self, kind: str) -> None:
-        if kind not in ("save", "moment", "exit", "writing"):
+        if kind not in ("save", "moment", "exit", "writing", "between"):
             self.before_freezing()
         write_atomic(self._folder / FROZEN, kind)
         os.kill(os.getpid(), signal.SIGSTOP)

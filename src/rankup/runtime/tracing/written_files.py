@@ -71,11 +71,16 @@ class WrittenFiles:
                 if not isinstance(path, int) and flags & (os.O_WRONLY | os.O_RDWR):
                     self.opens(path, anew=bool(flags & (os.O_TRUNC | os.O_EXCL)))
                 return
-            SAVES.settles()
+            renamed = event == "os.rename" and values[2] == values[3] == _DESCRIPTOR
+            names = [os.path.realpath(os.fsdecode(each)) for each in values[:2]] if renamed else []
+            if renamed and not names[1].startswith(self._left_out):
+                SAVES.renames(*names)
+            else:
+                SAVES.settles()
             if event == _DATABASE and not str(values[0]).startswith(("file:", ":memory:")):
                 for ending in ("", "-journal", "-wal", "-shm"):
                     self.note(f"{os.fsdecode(values[0])}{ending}")
-            elif event == "os.rename" and values[2] == values[3] == _DESCRIPTOR:
+            elif renamed:
                 self.note(values[0])
                 self.note(values[1])
             elif event == "os.remove" and values[1] == _DESCRIPTOR:
