@@ -131,3 +131,31 @@ def test_nor_is_it_if_that_fold_was_done_in_an_earlier_attempt(tmp_path: Path):
     (said,) = run_ranks(train_folds, 1, tmp_path)  # the first fold gives its last step again
     assert "state-lost: best" in said
     assert "loss" not in said
+
+
+def two_folds_of_two_stages(folder: str) -> str:
+    """The loss of a fold is made behind its second stage, and is still there in both stages of the next fold."""
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        for fold in range(2):
+            run = rankup.init(
+                name=f"fold-{fold}",
+                snapshots=rankup.Snapshots(every="2 steps", directory=Path(folder), asynchronous=False),
+            )
+            data = TensorDataset(torch.linspace(-1, 1, 12)[:, None] + fold)
+            net = nn.Linear(1, 1)
+            for stage in range(2):
+                model, opt, feed = run.prepare(net, lambda p: torch.optim.SGD(p, lr=0.1), data, global_batch=4)
+                for epoch in run.epochs(2, feed):
+                    for (x,) in epoch:
+                        model(x).square().mean().backward()
+                        opt.step()
+                        opt.zero_grad()
+                    if stage == 1:
+                        loss = model(x).square().mean().item()
+    return said.getvalue() + f"{loss > 0}"
+
+
+def test_what_a_fold_left_is_no_state_of_any_stage_of_the_next_one(tmp_path: Path):
+    (said,) = run_ranks(two_folds_of_two_stages, 1, str(tmp_path))
+    assert said == "True"

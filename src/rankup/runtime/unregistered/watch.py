@@ -62,6 +62,7 @@ class UnregisteredWatch:
         self._training = object()
         self._variables: set[str] = set()  # when the loop began
         self._begun: dict[str, Mark] = {}
+        self._left: dict[str, Mark] = {}  # of another training
         self._names: dict[
             str, int
         ] = {}  # of prepared and registered things → their ids, since the loop began
@@ -90,8 +91,10 @@ class UnregisteredWatch:
         self._first, self._latest = None, {}
         now = self._look()
         left = {name for name, training in _MADE_BY_LOOPS.items() if training is not self._training}
+        marks = _with_inherited(now)
         self._variables = now.variables.keys() - left
-        self._begun = {path: mark for path, mark in _with_inherited(now).items() if root_of(path) not in left}
+        self._begun = {path: mark for path, mark in marks.items() if root_of(path) not in left}
+        self._left = {path: mark for path, mark in marks.items() if root_of(path) in left}
         self._names = now.whole
         self._changed, self._targets = set(), set()
 
@@ -116,7 +119,11 @@ class UnregisteredWatch:
         self._keep_made(self._look())
 
     def _keep_made(self, now: Walk) -> None:
-        _MADE_BY_LOOPS.update(dict.fromkeys(now.variables.keys() - self._variables, self._training))
+        marks = now.by_path()
+        left = {root_of(path) for path in self._left}
+        left -= {root_of(path) for path, mark in self._left.items() if marks.get(path) != mark}
+        made = now.variables.keys() - self._variables - left
+        _MADE_BY_LOOPS.update(dict.fromkeys(made, self._training))
 
     def now(self) -> Noted:
         """What a snapshot notes: all that has changed and begins anew in another process."""
@@ -183,7 +190,8 @@ class UnregisteredWatch:
             say(
                 "warning: an epoch is resumed in its middle, and what the script begins in each epoch begins anew: "
                 f"{listed(anew)}. A sum counts the rest of the epoch alone (run.meter keeps sums); what the steps use "
-                "(a hidden state, an optimizer) is lost, unless it is made before the loop and registered"
+                "(a hidden state, an optimizer) is lost, unless it is made before the loop and registered, with "
+                "per_rank=True where each rank has its own"
             )
 
     def epoch_ends(self) -> None:
