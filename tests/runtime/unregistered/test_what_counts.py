@@ -145,7 +145,9 @@ def two_folds_of_two_stages(folder: str) -> str:
             data = TensorDataset(torch.linspace(-1, 1, 12)[:, None] + fold)
             net = nn.Linear(1, 1)
             for stage in range(2):
-                model, opt, feed = run.prepare(net, lambda p: torch.optim.SGD(p, lr=0.1), data, global_batch=4)
+                model, opt, feed = run.prepare(
+                    net, lambda p: torch.optim.SGD(p, lr=0.1), data, global_batch=4
+                )
                 for epoch in run.epochs(2, feed):
                     for (x,) in epoch:
                         model(x).square().mean().backward()
