@@ -282,3 +282,15 @@ def test_only_a_container_that_is_a_path_can_be_missing(tmp_path):
     assert "missing-container" in codes(tmp_path, container="./a.sqsh", container_runtime="pyxis")
     assert "missing-container" not in codes(tmp_path, container="nvcr.io#a/b:1", container_runtime="pyxis")
     assert "missing-container" not in codes(tmp_path, site="clariden", gpus_per_node=4, container="my-env")
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        (("train.py", "--seed", "$RANKUP_TASK"), True),
+        (("train.py", "--price", "5$", "--regex", "a$"), False),
+        (("bash", "-c", 'python a.py "$RANKUP_TASK"'), False),
+    ],
+)
+def test_a_variable_in_an_argument_of_the_script_is_named(tmp_path, command, found):
+    assert ("literal-variable" in {each.code for each in advise(ask(tmp_path, *command))}) is found

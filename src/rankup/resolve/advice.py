@@ -16,6 +16,7 @@ from rankup.spec.validation import launch_options
 from rankup.world import ACCELERATORS
 
 _OLDEST_PYTHON = (3, 10)
+_SHELLS = ("bash", "sh", "zsh", "dash", "ksh")
 _USUAL_CORES = 8  # for each GPU, where a profile does not say how many cores a node has
 _NODE_LOCAL = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 
@@ -152,6 +153,16 @@ def option_after_script(job: Resolved) -> Iterator[Finding]:
             yield finding("option-after-script", job, option=option)
 
 
+def _literal_variable(job: Resolved) -> Iterator[Finding]:
+    """A variable in an argument: the script gets its name, since each argument is passed on as it is."""
+    interpreter, *arguments = job.spec.command
+    if Path(interpreter).name in _SHELLS:
+        return
+    for argument in arguments:
+        if found := re.search(r"\$\{?([A-Z][A-Z0-9_]+)", argument):
+            yield finding("literal-variable", job, argument=argument, variable=found[1])
+
+
 def _old_profile(job: Resolved) -> Iterator[Finding]:
     """A profile whose name has a year, such as ``cyclone@2023``, was chosen for it."""
     oldest = job.site.source.oldest
@@ -188,4 +199,5 @@ ADVICE: Mapping[str, Source[Resolved]] = {
     "old-profile": _old_profile,
     "untried-profile": _untried_profile,
     "option-after-script": option_after_script,
+    "literal-variable": _literal_variable,
 }
