@@ -289,7 +289,7 @@ def test_only_a_container_that_is_a_path_can_be_missing(tmp_path):
     [
         (("train.py", "--seed", "$RANKUP_TASK"), True),
         (("train.py", "--price", "5$", "--regex", "a$"), False),
-        (("bash", "-c", 'python a.py "$RANKUP_TASK"'), False),
+        (("/bin/bash", "-c", 'python a.py "$RANKUP_TASK"'), False),
     ],
 )
 def test_a_variable_in_an_argument_of_the_script_is_named(tmp_path, command, found):
