@@ -60,6 +60,66 @@ def test_a_traceback_that_lines_follow_may_have_been_caught_if_nobody_else_tells
     assert explain(tmp_path, job=lost).confidence.value == "sure"
 
 
+@pytest.mark.parametrize("label", ["", "[rank0]: "])
+@pytest.mark.parametrize(
+    "end", ["", "srun: error: node1: task 0: Exited with exit code 1\n"], ids=["alone", "srun"]
+)
+def test_a_traceback_at_the_end_goes_before_those_after_which_the_program_went_on(tmp_path, label, end):
+    caught = traceback("FileNotFoundError: [Errno 2] No such file or directory: 'a.png'", label)
+    text = f"{caught}{label}left out\n{caught}{label}epoch 1\n" + traceback("KeyError: 'label'", label) + end
+    found = explain(tmp_path, job=text)
+    assert (
+        "failed: KeyError: 'label'" in found.message.replace(" first", "")
+        and found.confidence.value == "sure"
+    )
+
+
+def test_of_ranks_without_labels_the_first_traceback_counts(tmp_path):
+    ends = "".join(f"srun: error: node1: task {rank}: Exited with exit code 1\n" for rank in (2, 0))
+    text = traceback("ValueError: the cause") + "step 7\n" + traceback("KeyError: 'later'") + ends
+    assert "ValueError: the cause" in explain(tmp_path, job=text).message
+
+
+def test_a_message_with_an_empty_line_is_whole(tmp_path):
+    error = (
+        "_pickle.UnpicklingError: Weights only load failed. This file can still be loaded\n\t(1) another way\n\n"
+        "Check the documentation of torch.load to learn more about types accepted by default with weights_only"
+    )
+    found = explain(tmp_path, job=traceback(error))
+    assert (found.code, found.message.startswith("the job failed:")) == ("weights-only", True)
+
+
+def inside(library: str, function: str, error: str, source: str) -> str:
+    return traceback(error).replace(
+        "    train()\n", f'    {source}\n  File "/env/lib/{library}", line 9, in {function}\n    inner()\n'
+    )
+
+
+def test_an_error_of_the_system_while_torch_loads_is_a_damaged_file(tmp_path):
+    error = "OSError: [Errno 22] Invalid argument"
+    text = inside("torch/serialization.py", "load", error, "torch.load(path)")
+    opened = text.replace(
+        error, '  File "/env/torch/serialization.py", line 1, in __init__\n    reader()\n' + error
+    )
+    assert explain(tmp_path, job=opened).code == "corrupt-file"
+    assert explain(tmp_path, job=text.replace("in load", "in save")).code == "python-exception"
+
+
+def test_a_lost_connection_to_a_loaders_worker_is_no_other_rank(tmp_path):
+    text = inside(
+        "torch/multiprocessing/reductions.py", "rebuild_storage_fd", "", "for batch in loader:"
+    ).rstrip()
+    text += '\n  File "/env/lib/python3.11/multiprocessing/connection.py", line 9, in _recv\n    read()\n'
+    found = explain(tmp_path, job=text + "ConnectionResetError: [Errno 104] Connection reset by peer\n")
+    assert found.code == "loader-worker-killed"
+    text = traceback("").replace("train()", "for batch in DataLoader(data, 2): pass").rstrip()
+    text += (
+        "\nobject address  : 0x7f0\nobject repr     : ConnectionResetError(104, 'Connection reset by peer')\n"
+    )
+    found = explain(tmp_path, job=text + "lost sys.stderr\n")
+    assert (found.code, found.message.startswith("the job failed:")) == ("loader-worker-killed", True)
+
+
 def test_over_several_files_time_decides_if_all_tell_it(tmp_path):
     late = "2026-01-01 10:00:05 starting\n" + traceback("ValueError: late", "[rank0]: ")
     early = "2026-01-01 10:00:01 starting\n" + traceback("ValueError: early", "[rank1]: ")

@@ -36,6 +36,17 @@ def test_rules_and_better_signatures_exist():
         assert set(signature.rules) <= rules and set(signature.better) <= set(BY_NAME), signature.name
 
 
+def test_a_rule_is_named_only_where_check_could_have_found_the_cause():
+    other = (
+        "state-dict-mismatch",
+        "ddp-unused-parameters",
+        "no-kernel-image",
+        "illegal-instruction",
+        "not-available",
+    )
+    assert [name for name in other if BY_NAME[name].rules] == []
+
+
 def test_names_are_unique():
     assert [name for name, n in Counter(s.name for s in SIGNATURES).items() if n > 1] == []
 

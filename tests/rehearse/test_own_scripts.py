@@ -41,6 +41,18 @@ def test_each_node_has_its_ranks_and_nothing_is_found(tmp_path: Path, site: tupl
     assert sorted(hosts) == ["node1"] * 4 + ["node2"] * 4
 
 
+@pytest.mark.parametrize("site", [("slurm",), ("pbs", "--queue", "q")], ids=" ".join)
+def test_each_node_stages_to_a_disk_of_its_own(tmp_path: Path, site: tuple[str, ...]):
+    (tmp_path / "train.py").write_text(PROGRAM)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "part").write_text("precious")
+    shape = ("--nodes", "2", "--gpus-per-node", "1", "--time", "20m", "--stage", f"d={tmp_path}/data")
+    (tmp_path / "job.sh").write_text(rankup(tmp_path, "render", "--site", *site, *shape, "train.py", "{d}"))
+    answer = json.loads(rankup(tmp_path, "rehearse", "--json", "job.sh"))
+    assert [one for one in answer["findings"] if one["severity"] in ("error", "warning")] == []
+    assert [rank["host"] for rank in answer["processes"]] == ["node1", "node2"]
+
+
 @pytest.mark.parametrize(
     "shape",
     ["1 1", "2 1", *(pytest.param(each, marks=pytest.mark.campaign) for each in ("1 2", "1 1 --no-monitor"))],

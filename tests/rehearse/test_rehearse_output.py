@@ -718,3 +718,29 @@ def test_an_error_that_is_only_likely_says_so(tmp_path: Path):
         tmp_path, "export MASTER_ADDR= MASTER_PORT=1\nsrun python train.py", directives, program=program
     )
     assert "[no-endpoint, likely]" in text(report, tmp_path) and not fails(report.findings)
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_a_folder_of_the_image_is_pretended_for_each_shell(tmp_path: Path, shell: str):
+    body = f"srun --container-image=/img.sqsh {shell} -c 'cd /of-the-image && python {tmp_path}/train.py'"
+    report = rehearsed(tmp_path, body, ("--nodes=1",))
+    assert codes(report) == {"not-here"} and len(report.launches) == 1
+
+
+def test_a_node_by_the_name_of_its_fast_network_is_a_note(tmp_path: Path):
+    body = "srun torchrun --nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=$(hostname){}:29500 train.py"
+    for suffix, severity in (("i", Severity.NOTE), ("-ib", Severity.NOTE), ("2", Severity.WARNING)):
+        report = rehearsed(tmp_path, body.format(suffix), ("--nodes=2", "--ntasks-per-node=1"))
+        assert [(one.code, one.severity) for one in report.findings] == [("unknown-endpoint", severity)]
+
+
+def test_a_program_that_is_told_the_name_of_a_launchers_variable_reads_it(tmp_path: Path):
+    program = "import os, sys, torch\nrank = os.environ[sys.argv[1]]\ntorch.distributed.barrier()\n"
+    for word, found in (("PMI_RANK", set()), ("no", {"independent-copies"})):
+        body = f"cd $PBS_O_WORKDIR; mpiexec -ppn 1 python train.py {word}"
+        report = rehearsed(tmp_path, body, ("-l select=2",), scheduler="pbs", program=program, mpi="hydra")
+        assert codes(report) == found
+
+
+def test_without_directives_one_node_is_assumed_aloud(tmp_path: Path):
+    assert any("one is rehearsed" in line for line in rehearsed(tmp_path, "python train.py").assumed)

@@ -12,6 +12,7 @@ from rankup.errors import RankupError
 from rankup.rehearse.rehearse import Options
 from rankup.rehearse.report import report_of
 from rankup.rehearse.request import Sizes, allocation_of
+from rehearse.scripts import rehearsed
 
 
 def request_of(*directives: str):
@@ -47,3 +48,14 @@ def test_a_job_file_is_rendered_first(tmp_path: Path):
         report_of(tmp_path / "job.toml", Sizes(), Options(), {})
     assert caught.value.code == "not-a-script"
     assert "rankup render job.toml > job.sh" in str(caught.value.hint)
+
+
+def test_srun_obeys_directives_that_sbatch_hands_on_in_variables(tmp_path: Path):
+    lines = ("--gpu-bind=single:1", "-m cyclic", "-O", "--gpus-per-node=2", "--nodes=1")
+    job = allocation_of(request_of(*lines), Sizes(), "job")[0]
+    assert job.handed_on == {
+        "SLURM_GPU_BIND": "single:1", "SLURM_DISTRIBUTION": "cyclic", "SLURM_OVERCOMMIT": "1",
+    }  # fmt: skip
+    body = "srun --ntasks=2 bash -c 'echo $SLURM_PROCID sees $CUDA_VISIBLE_DEVICES'; python train.py"
+    report = rehearsed(tmp_path, body, lines)
+    assert {"0 sees 0", "1 sees 1"} <= set(report.rehearsal.output.splitlines())

@@ -64,6 +64,16 @@ def test_a_script_that_writes_and_removes_changes_nothing(tmp_path: Path, overla
         )
 
 
+def test_each_node_has_its_own_tmp_which_stays_from_step_to_step(tmp_path: Path):
+    body = (
+        "touch /tmp/of-the-first; srun bash -c 'touch /tmp/own-$(hostname); touch all-$SLURM_NODEID'\n"
+        "srun bash -c 'cd /tmp; echo $(hostname): $(ls -d own-* of-the-first 2>/dev/null)'; ls all-*; python train.py"
+    )
+    report = rehearsed(tmp_path, body, ("--nodes=2", "--ntasks-per-node=1"))
+    said = report.rehearsal.output.splitlines()
+    assert {"node1: of-the-first own-node1", "node2: own-node2", "all-0", "all-1"} <= set(said)
+
+
 def test_what_pythons_import_writes_is_no_change_of_the_script(tmp_path: Path):
     folder = tmp_path / "project"
     (folder / "package").mkdir(parents=True)

@@ -65,7 +65,7 @@ def own_error(facts: Facts) -> Iterator[Finding]:
     candidates = fresh or (roots if failed else [])
     if not candidates:
         return
-    chosen, agreed = earliest(candidates, cause, facts)
+    chosen, agreed = earliest(_without_caught(candidates, facts), cause, facts)
     chosen = better(chosen, facts)
     if not _may_be_caught(chosen, facts):
         yield verdict(chosen, facts, cause, sure=agreed and not chosen.survived)
@@ -92,6 +92,18 @@ def _may_be_caught(event: Event, facts: Facts) -> bool:
     """Whether the script may have printed a traceback and gone on: ordinary lines follow, and nobody else tells of a
     failure. They may also be what was still in the buffer of stdout."""
     return event.traceback and event.after > 0 and not _is_told(facts)
+
+
+def _without_caught(events: Sequence[Event], facts: Facts) -> Sequence[Event]:
+    """A traceback that ends what a process wrote goes before those after which it went on. Where other ranks may write
+    without labels, the lines that follow may be theirs."""
+    one_writer = {ending.exit.rank for ending in facts.endings} <= {0}
+    last = {
+        (e.file, e.rank): e.order
+        for e in events
+        if e.traceback and not e.after and (e.labelled or one_writer)
+    }
+    return [e for e in events if not (e.traceback and e.after and last.get((e.file, e.rank), 0) > e.order)]
 
 
 def _is_told(facts: Facts) -> bool:

@@ -59,7 +59,9 @@ _SYNTAX_FRAME = re.compile(r'^  File "[^"]+", line \d+$')
 _SOURCE = "    "  # what is indented so far is source code or the rest of a message: it fails nothing
 _JSON = re.compile(r'^ +"message": "')  # torchrun's error handler prints the exception of the agent as JSON
 # Lines that follow a failure without a sign that the program goes on.
-_EPILOGUE = ("srun:", "slurmstepd", "wandb:", "[W", "[E", "W1", "E1", "=>> PBS", "frame #", "----", "====")
+_EPILOGUE = (
+    "srun:", "slurmstepd", "wandb:", "[W", "[E", "W1", "E1", "=>> PBS", "frame #", "----", "====", "lost sys.stderr",
+)  # fmt: skip
 
 
 def rank_in_name(path: Path) -> int | None:

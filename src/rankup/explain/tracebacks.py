@@ -27,6 +27,7 @@ _HANDED_ON = re.compile(r"^[\w.]+:$")
 _ANNOUNCED = re.compile(r":\W*$")  # or whose message goes on with no word before that traceback
 # A class as its last part: with a small letter after a capital, or one of the old ones of the standard library.
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*[a-z]\w*|error|gaierror|herror|timeout)(?:: |:?$)")
+_DUMPED = re.compile(r"^object repr +: (\w+)\((.*)\)$")  # Python could not print the exception
 _GLUED = re.compile(r"[A-Z]\w*(?:Error|Exception)$")  # the header of another process follows it in its line
 # One that stands without its traceback: an excerpt, or a logger that prints the last line only.
 _ALONE = re.compile(
@@ -46,8 +47,9 @@ _LONGEST = 400  # lines of one traceback; what is longer is something else
 _CONTINUED = 12  # lines of a message
 _DIGITS = re.compile(r"\d")
 _LAST_ERROR = "Last error:"
-# What torch adds to the message of an error of CUDA or HIP.
+# What torch adds to the message of an error of CUDA or HIP, and to that of torch.load.
 _ADVICE = (
+    "Check the documentation of torch.load",
     "CUDA kernel errors might",
     "HIP kernel errors might",
     "For debugging consider passing",
@@ -255,8 +257,8 @@ class Tracebacks:
             if trace.frames and len(trace.frames[-1].quotes) == 1 and text.strip():
                 trace.frames[-1].quotes.append(quote)
             return True
-        if _EXCEPTION.match(text.strip()):
-            self._close(text.strip(), quote)
+        if _EXCEPTION.match(said := _DUMPED.sub(r"\1: \2", text.strip())):
+            self._close(said, quote)
             return True
         if not trace.headless:
             return False  # a line of somebody else

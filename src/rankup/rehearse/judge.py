@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from rankup.findings.finding import Confidence, Finding, Severity
 from rankup.rehearse.allocation import Allocation
@@ -134,10 +136,12 @@ def _head(launch: Launch, job: Allocation, address: str, heads: Sequence[str], w
         return
     host = host_of(address, job)
     if host is None:
-        yield _warning(
-            "unknown-endpoint", launch, f"{address} is not a node of this job",
-            "Only a process on that host can listen there.", _HEAD,
-        )  # fmt: skip
+        why = "Only a process on that host can listen there."
+        found = _warning("unknown-endpoint", launch, f"{address} is not a node of this job", why, _HEAD)
+        if any(re.match(rf"{re.escape(each)}[a-z-]", address) for each in job.hosts):
+            why += " At some sites a node's name with a suffix is the node on its fast network: there this is right."
+            found = replace(found, severity=Severity.NOTE, why=why)
+        yield found
     elif heads and host not in heads:
         yield _error(
             "wrong-head", launch, f"processes meet at {address}, but rank 0 is on {_list(dict.fromkeys(heads))}",

@@ -68,6 +68,9 @@ class Mounts:
         with contextlib.suppress(OSError):
             target.mkdir(parents=True, exist_ok=True)
         self._bind(self.scratch, target)
+        for folder in (memory / "disks", target / "disks"):
+            folder.mkdir(exist_ok=True)
+        self._bind(memory / "disks", target / "disks")
         self._devices()
 
     def _inside(self, path: Path) -> Path:

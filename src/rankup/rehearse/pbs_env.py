@@ -16,6 +16,11 @@ def job_id(scenario: Scenario) -> str:
     return f"{number}.head"
 
 
+def local_disk(scenario: Scenario) -> str:
+    """The folder that PBS makes for the job on each node's own disk."""
+    return f"/var/tmp/pbs.{job_id(scenario)}"
+
+
 def node_file(scenario: Scenario) -> Path:
     if scenario.confined:
         return Path("/var/spool/pbs/aux", job_id(scenario))
@@ -101,7 +106,7 @@ def _common(scenario: Scenario, env: Mapping[str, str], node: int, number: int) 
         "ENVIRONMENT": "BATCH",
         "NCPUS": str(cpus),
         "OMP_NUM_THREADS": str(job.ompthreads or cpus),
-        "TMPDIR": f"/var/tmp/pbs.{job_id(scenario)}" if scenario.confined else "/tmp",
+        "TMPDIR": local_disk(scenario) if scenario.confined else "/tmp",
         "PBS_JOBID": job_id(scenario),
         "PBS_NODENUM": str(node),
         "PBS_JOBCOOKIE": "0" * 32,

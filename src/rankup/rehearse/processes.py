@@ -301,7 +301,8 @@ def _lone(one: Started, number: int, text: str) -> Process:
     local: int | None = world.local_rank
     size: int | None = world.world_size
     source = world.sources.get("rank", world.launcher if world.launcher != "none" else "alone")
-    reads_launcher = bool(_READS_LAUNCHER.search(text))
+    names = [word for word in one.program["arguments"] if "_" in word]  # of variables: --rank-from PMI_RANK
+    reads_launcher = bool(_READS_LAUNCHER.search(text) or any(map(_READS_LAUNCHER.match, names)))
     if env.get("RANK") and not (reads_launcher and not _READS_RANK.search(text)):
         rank, size = _number(env["RANK"]), _number(env.get("WORLD_SIZE", ""))
         local = _number(env["LOCAL_RANK"]) if "LOCAL_RANK" in env else local

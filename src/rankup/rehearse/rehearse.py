@@ -29,8 +29,9 @@ _LOGIN = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TERM", "TZ")  #
 _MOST_ROUNDS = 6
 #: What a shell or srun says of a file that is not there.
 _MISSING = re.compile(
-    r"(?:: line (?P<line>\d+): (?:(?P<cd>cd): |(?:source|\.): )?|^(?:\d+: )?(?:[\w/]*sh: (?:0: cannot open )?|"
-    r"slurmstepd: error: execve\(\): ))(?P<path>[^:\n]+): (?:No such file(?: or directory)?|file not found)$",
+    r"(?:: line (?P<line>\d+): (?:(?P<cd>cd): |(?:source|\.): )?|: \d+: (?P<dash>cd: can't cd to )|^(?:\d+: )?"
+    r"(?:[\w/]*sh: (?:0: cannot open )?|slurmstepd: error: execve\(\): ))(?P<path>[^:\n]+)"
+    r"(?(dash)|: (?:No such file(?: or directory)?|file not found))$",
     re.M,
 )
 #: What other commands say of a file by its absolute path: it is pretended as well.
@@ -149,7 +150,7 @@ def _elsewhere(done: Rehearsal) -> dict[str, str]:
     for match in done.not_found():
         path = os.path.normpath(match["path"])
         if path.startswith("/") and not Path(path).exists():
-            found[path] = "folder" if match["cd"] else "file"
+            found[path] = "folder" if match["cd"] or match["dash"] else "file"
     for match in _MISSING_ELSEWHERE.finditer(done.output):
         if not Path(match["path"]).exists():
             found.setdefault(os.path.normpath(match["path"]), "file")

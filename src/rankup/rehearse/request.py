@@ -14,6 +14,12 @@ from rankup.launch_grammar.options import grammar_of
 from rankup.rehearse.allocation import Allocation, spread
 
 _NODES_AT_MOST = 512
+#: Directives that sbatch hands to srun as they are, in a variable each.
+_HANDED_ON = {
+    "gpu-bind": "SLURM_GPU_BIND",
+    "distribution": "SLURM_DISTRIBUTION",
+    "overcommit": "SLURM_OVERCOMMIT",
+}
 
 
 @dataclass(frozen=True)
@@ -113,7 +119,7 @@ def _slurm(request: Request, sizes: Sizes) -> tuple[Allocation, list[str]]:
             nodes = math.ceil(total / sizes.gpus_per_node)
         else:
             nodes = 1
-            if (ntasks or total or 0) > 1:
+            if (ntasks or total or 0) > 1 or not request.directives:
                 assumed.append(
                     "the directives do not say how many nodes: one is rehearsed (--nodes says otherwise)"
                 )
@@ -148,6 +154,11 @@ def _slurm(request: Request, sizes: Sizes) -> tuple[Allocation, list[str]]:
         gpus_per_task=per_task, gpus_per_node=written.value if written is not None else None,
         total_gpus=str(total) if total is not None else None, ntasks_per_gpu=per_gpu, exclusive=request.exclusive,
         no_kill="no-kill" in request.by_name,
+        handed_on={
+            variable: request.by_name[name].value or "1"
+            for name, variable in _HANDED_ON.items()
+            if name in request.by_name and request.by_name[name].known
+        },
         export_none=export is not None and export.value.upper() in ("NONE", "NIL"), mpiprocs=(1,) * nodes,
     ), assumed  # fmt: skip
 

@@ -37,6 +37,11 @@ class Scenario:
         return self.scratch / "bin"
 
     @property
+    def disks(self) -> Path:
+        """What the nodes but the first have written to their own disks; in memory."""
+        return self.scratch / "disks"
+
+    @property
     def log(self) -> Path:
         return self.scratch / "log.jsonl"
 

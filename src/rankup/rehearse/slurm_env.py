@@ -72,6 +72,7 @@ def batch_environment(scenario: Scenario) -> dict[str, str]:
         "SLURM_NTASKS_PER_GPU": job.ntasks_per_gpu,
     }
     env |= {name: str(value) for name, value in asked.items() if value is not None}
+    env |= job.handed_on
     if job.export_none:
         env["SLURM_EXPORT_ENV"] = "NONE"
     if scenario.restarts:

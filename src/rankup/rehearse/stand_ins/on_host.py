@@ -7,11 +7,14 @@ import os
 import shutil
 import signal
 import sys
+from pathlib import Path
 from typing import NoReturn
 
+from rankup.rehearse import pbs_env
+from rankup.rehearse.scenario import Scenario
 from rankup.rehearse.stand_ins import answers
 from rankup.rehearse.stand_ins.context import HOST, Here
-from rankup.rehearse.system_calls import NEWUTS, Libc
+from rankup.rehearse.system_calls import BIND, NEWNS, NEWUTS, REC, Libc
 
 
 def main(here: Here) -> NoReturn:
@@ -19,8 +22,11 @@ def main(here: Here) -> NoReturn:
     host, folder, *argv = here.args
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
+            other = os.uname().nodename != host
             Libc().call("unshare", NEWUTS)
             Libc().call("sethostname", host, len(host.encode()))
+            if here.scenario.confined and other:
+                _own_disk(Libc(), here.scenario, host)
     os.environ[HOST] = host
     for each in (signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(each, signal.SIG_DFL)
@@ -41,3 +47,24 @@ def main(here: Here) -> NoReturn:
         if error.errno == 8:  # a script without its first line: as a shell does it
             os.execv("/bin/sh", ["sh", path, *argv[1:]])
         here.fail(f"slurmstepd: error: execve(): {argv[0]}: {error.strerror}", 13 if error.errno == 13 else 2)
+
+
+def _own_disk(libc: Libc, scenario: Scenario, host: str) -> None:
+    """Another node has on its own disks what this machine has there, and not what the job has put onto the first's."""
+    of_job = [pbs_env.local_disk(scenario)] if scenario.allocation.scheduler != "slurm" else []
+    libc.call("unshare", NEWNS)
+    for disk in map(Path, ["/tmp", *of_job]):
+        own = scenario.disks / f"{host}-{disk.name}"
+        own.mkdir(exist_ok=True)
+        own.chmod(0o1777)
+        for entry in os.scandir(disk):
+            with contextlib.suppress(OSError):  # others remove theirs meanwhile
+                needed = any(path.is_relative_to(entry.path) for path in (scenario.scratch, scenario.folder))
+                if entry.is_symlink() or not (needed or entry.stat().st_ctime < scenario.started):
+                    continue
+                if entry.is_dir():
+                    (own / entry.name).mkdir(exist_ok=True)
+                else:
+                    (own / entry.name).touch()
+                libc.mount(entry.path, own / entry.name, None, BIND | REC)
+        libc.mount(str(own), disk, None, BIND | REC)
