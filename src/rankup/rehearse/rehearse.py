@@ -353,7 +353,8 @@ def _installed(name: str, path: str) -> Iterator[str]:
         return
     for folder in {*path.split(os.pathsep), "/usr/local/bin", "/usr/bin", "/bin"}:
         candidate = Path(folder, name)
-        if candidate.exists() and "rankup-rehearse-" not in folder:
+        # ``exists`` raises for a folder that this user may not search.
+        if "rankup-rehearse-" not in folder and os.access(candidate, os.F_OK):
             yield str(candidate)
 
 
