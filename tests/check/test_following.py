@@ -36,6 +36,11 @@ def checked(folder, files, *paths):
         ('start() { srun "$@"; }\nstart python train.py', "train.py"),
         ("printf '%s\\n' '#!/bin/sh' 'exec \"$@\"' >w.sh\nsrun sh w.sh python train.py", "train.py"),
         ("srun bash -c 'exec \"$@\"' rank python train.py", "train.py"),
+        (
+            'run() { local n=$1; shift; torchrun --nproc-per-node="$n" "$@"; }\nrun "${GPUS:-2}" train.py',
+            "train.py",
+        ),
+        ('run() { shift 2; python "$@"; }\nrun a b train.py', "train.py"),
         ("srun bash -c 'exec python \"$1\"' rank train.py", "train.py"),
         ("mpirun -np 8 -x PATH ${LD_LIBRARY_PATH:+-x LD_LIBRARY_PATH} python train.py", "train.py"),
         ("srun ${CORES:+numactl -C $CORES} python train.py", "train.py"),
@@ -86,6 +91,7 @@ def test_a_program_is_found(tmp_path, line, program):
         ("srun python $1", "$1", "only the job knows its path"),
         ("# usage: sbatch job.sh your_program.py\nsrun python $1", "$1", "only the job knows its path"),
         ("srun bash -c 'python $1' rank", "$1", "only the job knows its path"),
+        ("srun python 2 train.py", "2", "only the job knows its path"),
         ("$COMMAND", "$COMMAND", "only the job knows its words"),
     ],
 )
@@ -164,3 +170,16 @@ def test_all_words_of_a_command_are_handed_on(tmp_path, start):
     job = head + start + "torchrun --standalone --nproc_per_node=4 train.py\n"
     found = checked(tmp_path, {"job.sh": job, "train.py": PROGRAM}, "job.sh")
     assert not [finding.code for finding in found.findings if finding.code == "RK106"]
+
+
+def test_a_loader_without_a_sampler_is_told_to_shuffle_itself(tmp_path):
+    text = """import lightning as L
+import torchvision
+from torch.utils.data import DataLoader
+
+class Data(L.LightningDataModule):
+    def train_dataloader(self):
+        return DataLoader(torchvision.datasets.MNIST("data", train=True), batch_size=64)
+"""
+    (found,) = [d for d in checked(tmp_path, {"a.py": text}, "a.py").diagnostics if d.rule.code == "RK311"]
+    assert found.finding.fix == "Give the loader shuffle=True."

@@ -166,6 +166,14 @@ def test_commands_to_type_and_their_output_are_no_scripts():
     assert documents(page) == ([], [])
 
 
+@pytest.mark.parametrize("output", ["> 0.032", "| 0.032 | a |", "Traceback (most recent call last):"])
+def test_a_block_with_printed_output_is_no_program(output):
+    code = "".join(f"    a{n} = torch.rand({n})\n" for n in range(12))
+    page = f".. code-block:: python\n\n    import torch\n\n{code}    %s\n"
+    assert documents(page % output, "page.rst") == ([], [])
+    assert len(documents(page % "a +", "page.rst")[1]) == 1
+
+
 def test_a_whole_program_after_another_one_is_a_program_of_its_own():
     one = "```python\nimport torch\nprint(torch.ones({}))\n```\n"
     _, programs = documents(one.format(1) + "\nand\n\n" + one.format(2))

@@ -7,6 +7,8 @@ import pytest
 from ranks import run_ranks
 from rankup.check.check import diagnostics
 from rankup.check.fixes import fixed
+from rankup.check.registry import all_rules
+from rankup.check.rule import Safety
 from rule_examples import subjects_of
 
 HEAD = """
@@ -105,6 +107,33 @@ RESULT = []
 for epoch in range(2):
     RESULT.append(len(next(iter(loader))))
 """
+# One process forms no group, and has no sampler.
+MAYBE_ALONE = """
+import os, torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+many = int(os.environ.get("WORLD_SIZE", 1)) > 1
+if many:
+    dist.init_process_group("gloo")
+data = list(range(16))
+sampler = None
+if many:
+    sampler = DistributedSampler(data)
+loader = DataLoader(data, batch_size=8, sampler=sampler, shuffle=sampler is None)
+model = torch.nn.Linear(1, 1)
+if many:
+    model = torch.nn.parallel.DistributedDataParallel(model)
+RESULT = []
+for epoch in range(3):
+    for x in loader:
+        RESULT.append(x.tolist())
+        model(x.float()[:, None]).sum().backward()
+if many:
+    dist.barrier()
+"""
+ALONE_IN_LOADER = MAYBE_ALONE.replace(
+    "sampler=sampler, shuffle=sampler is None", "sampler=DistributedSampler(data) if many else None"
+)
 
 
 def test_set_epoch_is_inserted_and_epochs_differ():
@@ -112,6 +141,37 @@ def test_set_epoch_is_inserted_and_epochs_differ():
     assert same[0][0] == same[0][1]
     for epochs in run_ranks(run, 2, repaired(EPOCHS, "RK302")):
         assert epochs[0] != epochs[1]
+
+
+@pytest.mark.parametrize("text", [MAYBE_ALONE, ALONE_IN_LOADER])
+def test_what_is_inserted_runs_with_and_without_a_group(text):
+    text = repaired(repaired(text, "RK302"), "RK211")
+    assert len(run_ranks(run, 1, text)[0]) == 6
+    for epochs in run_ranks(run, 2, text):
+        assert epochs[0] != epochs[1]
+
+
+def test_a_download_on_one_rank_asks_whether_there_are_ranks():
+    text = (
+        HEAD.replace("dist.init", "if many:\n    dist.init")
+        + "from torchvision import datasets\ndatasets.MNIST('data', download=True)\n"
+    )
+    assert repaired(text, "RK306").count("if dist.is_initialized() and dist.get_rank() ") == 2
+    assert "is_initialized" not in repaired(text.replace("if many:\n    ", ""), "RK306")
+
+
+def test_a_group_that_an_object_goes_on_to_use_is_not_destroyed_by_its_maker():
+    text = """import torch.distributed as dist
+class Trainer:
+    def __init__(self, model):
+        dist.init_process_group("gloo")
+        self.model = DistributedDataParallel(model)
+    def train(self, data):
+        self.model(data).backward()
+Trainer(net).train(data)
+"""
+    (found,) = [d for d in diagnostics(subjects_of({"train.py": text})) if d.rule.code == "RK211"]
+    assert not found.match.edits
 
 
 def test_a_loader_with_sampler_and_shuffle_works_after_the_fix():
@@ -137,3 +197,12 @@ def test_gradients_are_clipped_at_their_true_size_after_the_fix():
 
 def test_the_batch_size_is_read_without_a_batch_after_the_fix():
     assert run_ranks(run, 1, repaired(BATCH, "RK312")) == [[4, 4]]
+
+
+def test_a_fix_that_draws_other_random_numbers_is_unsafe():
+    text = "import torch\ntorch.manual_seed(0)\n" + BATCH.replace(
+        "batch_size=4)", "batch_size=4, shuffle=True)"
+    )
+    text += "    next(iter(loader))\nRESULT = torch.rand(1).item()\n"
+    assert run_ranks(run, 1, text) != run_ranks(run, 1, repaired(text, "RK312"))
+    assert next(rule for rule in all_rules() if rule.code == "RK312").safety is Safety.UNSAFE

@@ -24,6 +24,8 @@ def test_a_cell_beyond_the_widest_moves_its_own_line_alone():
 def test_the_nearest_name_is_offered_and_a_far_one_is_not():
     assert nearest("trian.py", ["train.py", "test.py"]) == "train.py"
     assert did_you_mean("trian.py", ["train.py"]) == "; did you mean 'train.py'?"
+    assert did_you_mean("--lr", ["--help"]) == ""
+    assert did_you_mean("--batchsize", ["--help", "--batch-size"]) == "; did you mean '--batch-size'?"
     assert did_you_mean("zzz", ["train.py"]) == ""
 
 

@@ -80,9 +80,14 @@ def read_subjects(
             )
         return read[key]
 
-    read_jobs = _without_helpers(
-        [read_job(document, site, partial(find_file, document)) for document in jobs]
-    )
+    waiting: list[tuple[Document, Job | None]] = [(document, None) for document in jobs]
+    all_jobs = []
+    for document, submitter in waiting:
+        job = read_job(document, site, partial(find_file, document))
+        job.submitter = submitter
+        all_jobs.append(job)
+        waiting += [(inner, job) for inner in job.submits]
+    read_jobs = _without_helpers(all_jobs)
     for document in programs:
         program_of(document)
     for job in read_jobs:
@@ -114,7 +119,8 @@ def _missing(job: Job, launch: Launch) -> Iterator[NotFollowed]:
         name = launch.module or PurePosixPath(launch.script).name
         yield NotFollowed(name, launch.span, f"not found at {launch.paths[0]}")
     elif launch.target is not None:
-        why = f"not found at {launch.script}" if launch.script else "only the job knows its path"
+        named = launch.script and not launch.script.isdigit()  # a number is no program's name
+        why = f"not found at {launch.script}" if named else "only the job knows its path"
         shown = job.document[launch.target.span]
         if shown.startswith(("<", "{{")):
             yield NotFollowed(shown, launch.span, "it is a placeholder")

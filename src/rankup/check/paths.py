@@ -48,10 +48,11 @@ class Checked:
     texts: dict[str, str]  # path → text of every file that was judged, as it is (or was repaired)
 
     def can_fix(self, diagnostic: Diagnostic) -> bool:
-        """Whether it has a fix, in files that the user named: a program that a job script starts is left alone."""
+        """Whether it has a fix, in files that the user named: a program that a job script starts is left alone, and a
+        job inside of another script."""
         named = {document.path for document in (*self.inputs.jobs, *self.inputs.programs)}
         match = diagnostic.match
-        return bool(match.edits) and all(
+        return bool(match.edits and not match.document.lines) and all(
             (edit.document or match.document).path in named for edit in match.edits
         )
 

@@ -12,7 +12,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     known = list(known)
     if longer := [one for one in known if one.startswith(name) and name.strip("-")]:
         return min(longer, key=len)
-    return next(iter(get_close_matches(name, known, n=1)), "")
+    bare = {one.lstrip("-"): one for one in reversed(known)}  # the dashes of two options are no likeness
+    return next((bare[close] for close in get_close_matches(name.lstrip("-"), bare, n=1)), "")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

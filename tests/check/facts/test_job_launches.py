@@ -201,3 +201,11 @@ def test_the_numbers_of_a_start():
     assert start.arguments == ("-x", "1")
     start = launch_of("srun python train.py\n").start
     assert (start.launcher, start.nodes, start.processes_per_node) == ("srun", 2, 4)
+
+
+def test_an_arithmetic_command_in_a_substitution_ends_with_its_bracket():
+    launch = launch_of(
+        "torchrun --a=$(((N)) && echo 1) --b=$((echo 1; echo 2) | sort) --nnodes=$(((1+1)*2)) train.py"
+    )
+    assert launch.script == "train.py"
+    assert launch.options["nnodes"].text == "$(((1+1)*2))"

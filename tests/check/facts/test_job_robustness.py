@@ -23,7 +23,12 @@ SCRIPTS = [
 def found(text):
     subjects = read_subjects([Document("job.sh", text)], [], lambda _, name: None)
     for diagnostic in diagnostics(subjects):
-        assert 0 <= diagnostic.match.span.start <= diagnostic.match.span.end <= len(text)
+        assert (
+            0
+            <= diagnostic.match.span.start
+            <= diagnostic.match.span.end
+            <= len(diagnostic.match.document.text)
+        )
         assert diagnostic.finding.message
     return subjects.jobs[0]
 

@@ -32,6 +32,8 @@ _OF_A_PAGE = re.compile(r"^[ \t]*(- |```)", re.M)  # a list, another fence: no c
 _TO_FILL_IN = re.compile(r"(?<![<\w])<[A-Za-z][\w \-/.]*>")  # in a program; a shell has redirections besides
 # A name that stands for a word that the reader fills in.
 _FILLED_IN = re.compile(r"_\w+_|YOUR_\w+|[Yy]our_\w+|XXX+")
+# What begins no line of Python: a session's prompt or output, a table.
+_NO_CODE = re.compile(r"^\s*(?:>+ |\$ |\| |\+[-=]{3}|[-=]{4,}\s*$|Traceback \()", re.M)
 _HERE = re.compile(
     r"^\s*cat\s*(?:>\s*(?P<a>\S+)\s*<<|<<)-?\s*(?P<q>['\"]?)(?P<end>\w+)(?P=q)\s*(?:>\s*(?P<b>\S+))?\s*$"
 )
@@ -211,7 +213,8 @@ def _programs(page: Document, group: list[Piece]) -> Iterator[Document]:
     if parses(together.text):
         yield replace(together, complete=together.complete and _whole(together.text))
         return
-    if len(group) == 1 and _begins(together.text) and together.complete and together.text.count("\n") >= 10:
+    alone_and_whole = len(group) == 1 and _begins(together.text) and together.complete
+    if alone_and_whole and together.text.count("\n") >= 10 and not _NO_CODE.search(together.text):
         yield together  # a whole program that is not Python: what a reader copies does not start
         return
     for piece in group:

@@ -28,6 +28,11 @@ def alone(module: Module, statement: ast.AST) -> bool:
     return not before.strip() and (not after.strip() or after.lstrip().startswith("#"))
 
 
+def surely_before(module: Module, earlier: ast.AST, later: ast.AST) -> bool:
+    """Whether a statement has run wherever a later one of the same function runs: no condition is around it alone."""
+    return set(module.ancestors(module.statement(earlier))) <= set(module.ancestors(later))
+
+
 def lines_before(module: Module, statement: ast.AST, *lines: str) -> Edit:
     """New lines before a statement, with its indentation."""
     start = module.document.starts[first_line(statement) - 1]

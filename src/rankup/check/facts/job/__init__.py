@@ -23,5 +23,6 @@
 | ``wrappers`` | ``time``, ``env``, containers, ``bash -c`` |
 | ``steps`` | srun, mpiexec, pbsdsh, ssh and others: tasks on nodes |
 | ``launches`` | torchrun, accelerate, python and others: which program |
+| ``submitted`` | jobs whose text a script has in itself |
 | ``typos`` | mistakes in the text itself: misspelt directives, broken line ends |
 """

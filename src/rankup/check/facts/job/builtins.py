@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from rankup.check.facts.job.commands import EMPTY, Command, Output, Value, Variable
 from rankup.check.facts.job.shell import ShellReader
 from rankup.check.facts.job.source import joined
+from rankup.check.facts.job.words import fields
 
 #: Variables that hold the folder from which the job was submitted.
 HERE = frozenset({"SLURM_SUBMIT_DIR", "PBS_O_WORKDIR", "PWD", "LS_SUBCWD"})
@@ -68,6 +69,10 @@ def builtin(runner: ShellReader, command: Command) -> bool:
             if re.fullmatch(r"[A-Za-z_]\w*", word.known or ""):
                 runner.bind(word.known or "", EMPTY, word.span, certain=False)
         return name != "printf"
+    elif name == "shift" and "@" in state.scope and not (state.in_loop or state.conditional):
+        count = (command.args[0] if command.args else "1") or ""
+        words = fields(list(state.scope["@"].value.atoms))
+        runner.parameters(words[int(count) :] if re.fullmatch("[0-9]{1,3}", count) else [])
     elif name in ("unset", "shift", "export", "declare", "local", "typeset", "readonly"):
         for word in argv[1:]:  # `export "$X"` and the like, which the tree takes for a command
             known, _, _ = word.head.partition("=")

@@ -102,6 +102,8 @@ class Job:
         default_factory=list
     )  # scripts that are not here: they may start anything
     not_followed: list[NotFollowed] = field(default_factory=list)
+    submits: list[Document] = field(default_factory=list)  # jobs whose text it has in itself
+    submitter: Job | None = None  # the script that has this job's text in itself
     list_folder: Callable[[str], tuple[str, ...] | None] = lambda name: None  # before the job starts
     broken: bool = False  # parts could not be read: nothing follows from what is absent
     first_command: int = 0  # where the scheduler stops to read directives

@@ -13,6 +13,7 @@ from rankup.check.facts.job.job import Job, NotFollowed
 from rankup.check.facts.job.request import Request
 from rankup.check.facts.job.runner import FindScript, Runner, no_script
 from rankup.check.facts.job.source import Source, language_of, with_unknown_words
+from rankup.check.facts.job.submitted import job_of
 from rankup.check.facts.job.typos import blanks_after_backslash, misspelt_directives
 from rankup.sites.site import Site
 
@@ -41,7 +42,9 @@ def read_job(document: Document, site: Site | None = None, find_script: FindScri
     text = with_unknown_words(document.text.replace("\r", " "))
     job = Job(document, site, language=language_of(text), crlf="\r\n" in document.text)
     # A page may show `cat job.sh` or a prompt before the script itself.
-    shebangs = [match.start() for match in _LATE_SHEBANG.finditer(text, 0, 2000)]
+    late = [match.start() for match in _LATE_SHEBANG.finditer(text, 0, 2000)]
+    # That of a here-document begins another script.
+    shebangs = [at for at in late if "<<" not in text[text.rfind("\n", 0, at - 1) + 1 : at]]
     if _SHELL_OPTION.search(text):
         job.language = "csh"
     first = _COMMAND.search(text, shebangs[-1] if shebangs else 0)
@@ -71,8 +74,11 @@ def read_job(document: Document, site: Site | None = None, find_script: FindScri
     if root is not None:
         # A line of a here-document that becomes another job script is not a directive of this one.
         job.lines = [line for line in job.lines if not line.late or _is_comment(root, line.span.start)]
+        if not job.lines:
+            job.request.scheduler = ""
         job.blanks_after_backslash = blanks_after_backslash(text, root)
     job.document = document.with_helpers(tuple(runner.helpers.values()))
+    job.submits = [job_of(job.document, one) for one in runner.submitted]
     job.names = set(_NAMES.findall(job.document.text))
     job.not_followed += runner.not_followed
     job.commands, job.launches = runner.commands, runner.launches

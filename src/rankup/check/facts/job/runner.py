@@ -11,11 +11,13 @@ from rankup.check.facts.job.builtins import HERE, builtin
 from rankup.check.facts.job.commands import Binding, Command, Output, Redirect, Shell, Step, Value
 from rankup.check.facts.job.job import Launch, NotFollowed
 from rankup.check.facts.job.launches import LauncherLine, path_of, start_of
+from rankup.check.facts.job.options import parse
 from rankup.check.facts.job.printing import PRINTING, TO_FILE, printed
 from rankup.check.facts.job.request import Request
 from rankup.check.facts.job.shell import ShellReader
 from rankup.check.facts.job.source import Source, joined, language_of
 from rankup.check.facts.job.steps import Fanout, fan_out
+from rankup.check.facts.job.submitted import ONLY_ASKS, SUBMITTING, Submitted
 from rankup.check.facts.job.wrappers import Inner, unwrap
 from rankup.check.facts.start import Start
 
@@ -57,6 +59,8 @@ class Runner(ShellReader):
         self.not_followed: list[NotFollowed] = []
         self.launches: list[Launch] = []
         self.starts_unknown: list[Command] = []
+        self.submitted: list[Submitted] = []
+        self.feeder: Command | None = None  # the last command before a pipe
         self.nested = 0
         self.reading: set[str] = set()
 
@@ -80,6 +84,8 @@ class Runner(ShellReader):
                 self.bind(name, binding.value, binding.span)
             return
         self._writes(command)
+        if command.pipe or command.heredoc is not None:
+            self.feeder = command if command.name not in SUBMITTING else self.feeder
         if self.nested >= _DEEPEST:
             self.broken = True
             return
@@ -123,6 +129,8 @@ class Runner(ShellReader):
             self._launch(command, start)
         elif name in ("bash", "sh") and command.heredoc is not None:
             self._shell_text(command, command.heredoc)
+        elif name in SUBMITTING:
+            self._submit(command)
         else:
             self._other(command)
 
@@ -171,6 +179,23 @@ class Runner(ShellReader):
                 self._script(command, inner.script, inner.argv)
             else:
                 self.start(inner.argv, _span_of(inner.argv), environment, heredoc=command.heredoc)
+
+    def _submit(self, command: Command) -> None:
+        """Another job is submitted: its text is kept where this script has it."""
+        options, (feeder, self.feeder) = parse(command.name, command.argv[1:]), (self.feeder, None)
+        text = options.options.get("wrap", command.heredoc)
+        if text is None and options.rest:
+            written = self._written(options.rest[0])
+            text = self.files[written] if written is not None else None
+        elif text is None:
+            text = printed(feeder) if feeder is not None and feeder.name in PRINTING else None
+            of_file = command.redirects or (feeder is not None and _SCRIPT.search(feeder.argv[-1].tail))
+            if text is None and not of_file and not options.options.keys() & ONLY_ASKS:
+                self.not_followed.append(
+                    NotFollowed(command.name, command.span, "only the job knows its input")
+                )
+        if text is not None and text.atoms:
+            self.submitted.append(Submitted(command.name, command.span, options, text))
 
     def _shell_text(self, command: Command, text: Value) -> None:
         with self.changed(parent=command, pipe=()):

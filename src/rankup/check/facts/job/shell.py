@@ -18,7 +18,7 @@ from rankup.check.facts.job.commands import Binding, Value
 from rankup.check.facts.job.scope import DEEPEST
 from rankup.check.facts.job.simple import SimpleReader
 from rankup.check.facts.job.source import Source
-from rankup.check.facts.job.words import WordReader, array
+from rankup.check.facts.job.words import WordReader, array, without_ambiguity
 
 _MOST_COMMANDS = 1500  # functions that call functions end here
 
@@ -55,7 +55,7 @@ class ShellReader(SimpleReader):
         if self.depth >= DEEPEST:
             self.broken = True
             return None
-        root = _parser().parse(source.ascii_text.encode()).root_node
+        root = _parser().parse(without_ambiguity(source.ascii_text).encode()).root_node
         self.visit(root, source)
         return root
 

@@ -102,7 +102,7 @@ class WordReader:
         following = text[position + 1 : position + 3]
         if following == "((":
             close = _closing(text, position + 1, end, "(", ")")
-            if text[close - 1 : close + 1] == "))":
+            if _closing(text, position + 2, end, "(", ")") == close - 1:
                 here = span(position, close + 1)
                 found.append(self._arithmetic(position + 3, close - 1, here, quoted))
                 return close + 1
@@ -188,6 +188,16 @@ def fields(atoms: list[Atom]) -> list[Value]:
     if begun:
         done.append(Value(tuple(current)))
     return done
+
+
+def without_ambiguity(text: str) -> str:
+    """``text``, with a word in place of what is in brackets in ``$((…) …)``: the grammar takes it for arithmetic."""
+    for match in re.finditer(r"\$\(\(", text):
+        start, end = match.start() + 2, len(text)
+        close = _closing(text, start, end, "(", ")")
+        if close < end and _closing(text, start - 1, end, "(", ")") != close + 1:
+            text = text[:start] + "_" * (close + 1 - start) + text[close + 1 :]
+    return text
 
 
 def requoted(value: Value, quoted: bool) -> Value:

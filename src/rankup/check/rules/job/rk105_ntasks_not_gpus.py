@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+from rankup.check.facts.job.commands import Step
 from rankup.check.facts.job.job import Job, Launch
 from rankup.check.facts.job.questions import is_distributed, trains
 from rankup.check.rule import Edit, Match, Rule, Safety
@@ -33,6 +35,8 @@ def find(job: Job) -> Iterator[Match]:
             continue
         if (request.gpus_per_task or 1) != 1 and tasks < gpus:
             continue  # several GPUs for each task
+        if tasks > gpus and _shares(job, step):
+            continue  # its tasks need not all train
         directive = request.get("ntasks-per-node")
         edits: tuple[Edit, ...] = ()
         if directive is not None and directive.number == tasks and "ntasks" not in request.by_name:
@@ -54,6 +58,13 @@ def find(job: Job) -> Iterator[Match]:
                 f"{step.kind} starts {tasks} tasks on each node, and {gpus - tasks} of its {gpus} GPUs are not used.",
                 edits,
             )
+
+
+def _shares(job: Job, step: Step) -> bool:
+    """Whether ``--gpu-bind=single:N`` gives a GPU to several tasks, on purpose."""
+    given, directive = step.options.get("gpu-bind"), job.request.by_name.get("gpu-bind")
+    bind = given.text if given is not None else directive.value if directive is not None else ""
+    return re.search(r"\bsingle:([2-9]|\d\d)", bind) is not None
 
 
 def _is_one_rank(launch: Launch) -> bool:

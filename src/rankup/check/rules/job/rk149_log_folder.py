@@ -23,7 +23,11 @@ def find(job: Job) -> Iterator[Match]:
             continue
         if _is_made(job, folder):
             why = f"The log goes to {folder}/, which this script makes only after the scheduler has opened the log."
-        elif _ELSEWHERE.search(folder) or job.list_folder(folder) is not None:
+        elif (
+            _ELSEWHERE.search(folder)
+            or job.list_folder(folder) is not None
+            or (job.submitter is not None and _is_made(job.submitter, folder))
+        ):
             continue
         else:
             why = f"The log goes to {folder}/, which is not there yet."

@@ -77,9 +77,11 @@ def _open(program: Program, collectives: list[Call]) -> Iterator[Match]:
 
 def _match(call: Call, guard: Guard, what: str) -> Match:
     line = call.module.line(guard.line)
-    where = f"under the condition on the {guard.test.of.value} at {line}"
+    # A rank modulo a number counts as a local rank, and may be none.
+    rank = "rank" if guard.test.of is Kind.LOCAL_RANK else guard.test.of.value
+    where = f"under the condition on the {rank} at {line}"
     if guard.early:
-        where = f"after the {guard.test.of.value} has decided at {line} who goes on"
+        where = f"after the {rank} has decided at {line} who goes on"
     others = "the other ranks never join" if guard.test.first else "the first rank never joins"
     confidence = Confidence.LIKELY if guard.test.partly else Confidence.SURE
     return match(call.module, call.node, f"{what} is called {where}; {others} it.", confidence=confidence)
@@ -88,8 +90,19 @@ def _match(call: Call, guard: Guard, what: str) -> Match:
 def _guard(program: Program, call: Call) -> Guard | None:
     for guard in program.guards.of(call.node, call.scope):
         if guard.test.sure and not guard.test.either and guard.test.of is not Kind.NODE_RANK:
-            return guard
+            return None if _forms_the_group(program, guard) else guard
     return None
+
+
+def _forms_the_group(program: Program, guard: Guard) -> bool:
+    """Whether the group is formed under the same condition: then all its members are where it holds."""
+    return bool(program.inits) and all(
+        any(
+            other.at is guard.at and other.test == guard.test
+            for other in program.guards.everywhere(init.node, init.scope)
+        )
+        for init in program.inits
+    )
 
 
 def _answered(program: Program, call: Call, guard: Guard) -> bool:
@@ -146,7 +159,9 @@ def _forwards(program: Program) -> Iterator[Match]:
         if call.name or not isinstance(function, (ast.Name, ast.Attribute)) or program.graph.called.get(call):
             continue
         guard = program.first_rank_guard(call)
-        if guard is None or not program.surely(function, call.scope, lambda one: one in (*wraps, *sharded)):
+        if guard is None or _forms_the_group(program, guard):
+            continue
+        if not program.surely(function, call.scope, lambda one: one in (*wraps, *sharded)):
             continue
         made = program.made(function, call.scope)
         by = "fully_shard" if any(one in sharded for one in made) else torch_last(made[0])
@@ -197,7 +212,7 @@ def _states(program: Program) -> Iterator[Match]:
                 likely.append(call)
     for call in (*asks, *likely):
         guard = program.first_rank_guard(call)
-        if guard is not None:
+        if guard is not None and not _forms_the_group(program, guard):
             yield match(
                 call.module,
                 call.node,

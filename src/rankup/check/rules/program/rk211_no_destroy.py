@@ -11,7 +11,7 @@ from rankup.check.facts.program.module import Call, Scope
 from rankup.check.facts.program.names import words
 from rankup.check.facts.program.program import Program
 from rankup.check.rule import Edit, Match, Rule, Safety
-from rankup.check.rules.edits import alone, lines_after, lines_before, name_for
+from rankup.check.rules.edits import alone, lines_after, lines_before, name_for, surely_before
 from rankup.check.rules.queries import match
 from rankup.findings.finding import Confidence, Severity
 
@@ -36,13 +36,20 @@ def _edit(program: Program, call: Call) -> tuple[Edit, ...]:
         scope, at = sites[0].call.scope, sites[0].call
     module, last = scope.module, scope.body[-1] if scope.body else None
     destroy = name_for(module, "torch.distributed.destroy_process_group")
-    if destroy is None or last is None or program.guards.of(call.node, call.scope) or not alone(module, last):
+    exists = name_for(module, "torch.distributed.is_initialized")
+    if last is None or program.guards.of(call.node, call.scope) or not alone(module, last):
+        return ()
+    # An object's other methods need the group after the one that forms it.
+    if destroy is None or exists is None or scope.is_method:
         return ()
     if isinstance(last, ast.If) and "__name__" in ast.unparse(last.test):
         return ()
+    lines = [f"{destroy}()"]
+    if scope is not call.scope or not surely_before(module, call.node, last):
+        lines = [f"if {exists}():", f"    {destroy}()"]
     if isinstance(last, ast.Return):
-        return (lines_before(module, last, f"{destroy}()"),) if last.value is None else ()
-    return (lines_after(module, last, f"{destroy}()"),)
+        return (lines_before(module, last, *lines),) if last.value is None else ()
+    return (lines_after(module, last, *lines),)
 
 
 def _does_more(program: Program, scope: Scope, at: Call) -> bool:

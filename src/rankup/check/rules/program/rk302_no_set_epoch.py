@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from rankup.check.facts.program.data import Loader, Loop
 from rankup.check.facts.program.frameworks import Does
 from rankup.check.facts.program.loops import epochs_around
-from rankup.check.facts.program.module import Call, dotted
+from rankup.check.facts.program.module import Call, Scope, dotted, same
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.sounds import says
 from rankup.check.facts.program.value import Kind, kinds, the_constant
 from rankup.check.rule import Edit, Match, Rule, Safety
-from rankup.check.rules.edits import alone, lines_before
+from rankup.check.rules.edits import alone, lines_before, surely_before
 from rankup.check.rules.queries import handed_over, match
 from rankup.findings.finding import Confidence, Severity
 
@@ -77,12 +77,32 @@ def _inserted(sampler: Call, loader: Loader, epochs: Loop) -> tuple[Edit, ...]:
     for call, attribute in ((sampler, ""), (loader.call, ".sampler")):
         statement = module.statement(call.node) if call.module is module else None
         seen = call.scope in (epochs.scope, module.scope)
-        if isinstance(statement, ast.Assign) and statement.value is call.node and seen:
-            parts = dotted(statement.targets[0]) or []
-            if len(parts) == 1 or (len(parts) == 2 and parts[0] == "self"):
-                line = f"{'.'.join(parts)}{attribute}.set_epoch({node.target.id})"
+        if not isinstance(statement, ast.Assign) or statement.value is not call.node or not seen:
+            continue
+        if attribute and "batch_sampler" in call.keywords:
+            continue  # its sampler is another one
+        parts = dotted(statement.targets[0]) or []
+        always = surely_before(
+            module, statement, node if call.scope is epochs.scope else module.tree.body[-1]
+        )
+        others = _bound(call.scope, statement.targets[0]) - 1
+        if (len(parts) == 1 or (len(parts) == 2 and parts[0] == "self")) and (always or others):
+            name = f"{'.'.join(parts)}{attribute}"
+            line = f"{name}.set_epoch({node.target.id})"
+            given = not attribute or call.argument("sampler") is sampler.node
+            if always and not others and given:
                 return (lines_before(module, node.body[0], line),)
+            # In one process it is None, or a sampler that knows no epochs.
+            asked = f"if isinstance({name}, {sampler.text}):"
+            return (lines_before(module, node.body[0], asked, f"    {line}"),)
     return ()
+
+
+def _bound(scope: Scope, target: ast.expr) -> int:
+    """How many times a function gives a name or an attribute a value."""
+    given = [one for node in ast.walk(scope.node) if isinstance(node, ast.Assign) for one in node.targets]
+    own = isinstance(target, ast.Name) and target.id in scope.all_parameters
+    return own + sum(same(one, target) for one in given)
 
 
 RULE = Rule(

@@ -10,7 +10,7 @@ from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.sounds import MAY_DOWNLOAD, TURNS, says
 from rankup.check.facts.program.value import the_constant
 from rankup.check.rule import Edit, Match, Rule, Safety
-from rankup.check.rules.edits import alone, indent_of, lines_after, lines_before, name_for
+from rankup.check.rules.edits import alone, indent_of, lines_after, lines_before, name_for, surely_before
 from rankup.check.rules.queries import match
 from rankup.findings.finding import Confidence, Severity
 
@@ -67,16 +67,18 @@ def _may_be_single(call: Call) -> bool:
 def _edit(program: Program, call: Call) -> tuple[Edit, ...]:
     """Rank 0 downloads while the others wait: only if the process group is known to exist already."""
     module, statement = call.module, call.module.statement(call.node)
-    rank, barrier = (name_for(module, f"torch.distributed.{name}") for name in ("get_rank", "barrier"))
+    names = ("get_rank", "barrier", "is_initialized")
+    rank, barrier, exists = (name_for(module, f"torch.distributed.{name}") for name in names)
     before = [one for one in program.inits if one.scope is call.scope and comes_after(call, one)]
-    if rank is None or barrier is None or not before or not alone(module, statement):
+    if rank is None or barrier is None or exists is None or not before or not alone(module, statement):
         return ()
     if program.guards.of(before[0].node, call.scope):
         return ()
     step = "\t" if indent_of(module, statement).startswith("\t") else "    "
+    asked = "" if surely_before(module, before[0].node, statement) else f"{exists}() and "
     return (
-        lines_before(module, statement, f"if {rank}() != 0:", f"{step}{barrier}()"),
-        lines_after(module, statement, f"if {rank}() == 0:", f"{step}{barrier}()"),
+        lines_before(module, statement, f"if {asked}{rank}() != 0:", f"{step}{barrier}()"),
+        lines_after(module, statement, f"if {asked}{rank}() == 0:", f"{step}{barrier}()"),
     )
 
 

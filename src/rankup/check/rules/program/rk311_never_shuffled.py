@@ -60,7 +60,8 @@ def _unshuffled(program: Program, loader: Loader, order: str) -> Iterator[Match]
     edit: Edit = (
         argument_added(call, "shuffle=True") if given is None else replaced(call.module, given, "True")
     )
-    yield match(call.module, call.node, f"This training loader does not shuffle; {order}", edit)
+    message = f"This training loader does not shuffle; {order}"
+    yield match(call.module, call.node, message, edit, fix="Give the loader shuffle=True.")
 
 
 def _may_be_in_order(program: Program, loader: Loader, given: ast.expr) -> bool:
@@ -78,7 +79,8 @@ RULE = Rule(
     confidence=Confidence.LIKELY,
     what="Training data are never shuffled.",
     why="Every epoch has the same batches in the same order. With data sorted by class the model hardly learns.",
-    fix="Leave DistributedSampler's shuffle at True and call set_epoch; with Accelerate give the loader shuffle=True.",
+    fix="Leave DistributedSampler's shuffle at True and call set_epoch; with Accelerate and Lightning give the loader "
+    "shuffle=True.",
     find=find,
     safety=Safety.UNSAFE,
     fires=(

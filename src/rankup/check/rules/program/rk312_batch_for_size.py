@@ -48,7 +48,7 @@ RULE = Rule(
     why="Each iter(loader) starts all workers and draws from the random numbers; the batch is then thrown away.",
     fix="Read loader.batch_size.",
     find=find,
-    safety=Safety.SAFE,
+    safety=Safety.UNSAFE,
     fires=(
         """class Trainer:
     def __init__(self, train_data):
