@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -166,6 +168,19 @@ def stages(folder: Path, killed: tuple[str, int] | None, reuse: bool) -> tuple[l
             tuning.zero_grad()
             did.append(f"two {run.global_step}")
     return did, weights(whole)
+
+
+def said_of_stages(folder: Path, killed: tuple[str, int] | None) -> list[str]:
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        stages(folder, killed, False)
+    return [line for line in said.getvalue().splitlines() if "resumed from" in line]
+
+
+def test_a_resume_says_where_the_loop_is_that_goes_on(tmp_path: Path):
+    run_ranks(said_of_stages, 1, tmp_path, ("two", 6))
+    (said,) = run_ranks(said_of_stages, 1, tmp_path, None)
+    assert said[-1].endswith("resumed from step-6: epoch 2, step 0")
 
 
 @pytest.mark.repeated

@@ -260,6 +260,45 @@ def test_samplers_that_differ_between_ranks_are_refused_on_all():
     assert run_ranks(differing, 2) == [codes, codes]
 
 
+def changed(case: str) -> tuple[int, str, str]:
+    """The epoch that is refused after one in which a rank has changed its sampler, and what is said."""
+    run = rankup.init(seed=1)
+    rank, workers = run.world.rank, {"num_workers": 1, "multiprocessing_context": "fork"}
+    sampler = SubsetRandomSampler(list(range(8)))
+    options = workers if case == "third look with workers" else {}
+    model, opt, data = run.prepare(
+        nn.Linear(1, 1), sgd, dataset(), global_batch=4, sampler=sampler, **options
+    )
+    at = 2 if options else 1
+    if case == "resumed":
+        data.position.epoch, data.position.step = 1, 1
+        sampler.indices = list(range(rank, 8 + rank))
+    begun = 0
+    try:
+        for epoch in run.epochs(4, data):
+            begun = epoch.index
+            for (x,) in epoch:
+                run.backward(model(x).mean())
+                run.step(opt)
+            if epoch.index == at - 1:
+                sampler.indices = list(range(8 + rank if case == "lengths" else 8))
+                sampler.indices[0] += 10 * rank
+    except RankupError as error:
+        return begun, error.code, error.message
+    return begun, "", ""
+
+
+@pytest.mark.parametrize("case", ["samples", "lengths", "resumed", "third look with workers"])
+def test_a_sampler_that_ranks_change_differently_is_refused_at_the_next_epoch(case):
+    for begun, code, message in run_ranks(changed, 2, case):
+        assert (begun, code) == (2 if "workers" in case else 1, "sampler-differs")
+        assert (
+            f"sampler (SubsetRandomSampler) gives rank 0 and rank 1 different orders of epoch {begun + 1}"
+            in message
+        )
+        assert ("(8 and 9 samples)" in message) == (case == "lengths")
+
+
 def test_a_mistyped_option_names_the_right_one():
     with pytest.raises(RankupError, match=r"do you mean num_workers="):
         rankup.init().prepare(nn.Linear(1, 1), sgd, dataset(), global_batch=4, num_worker=2)

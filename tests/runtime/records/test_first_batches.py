@@ -46,5 +46,13 @@ def test_the_hook_is_gone_after_a_few_calls(calls):
     assert not model._forward_pre_hooks
 
 
+def test_a_model_that_is_prepared_twice_is_looked_at_once():
+    model = torch.nn.Identity()
+    watching = FirstBatches([model, model], "cpu")
+    for _ in range(CALLS + 1):
+        model(torch.zeros(8, 3))
+    assert watching.facts["inputs"] == "float32 3" and not model._forward_pre_hooks
+
+
 def test_evaluation_tells_nothing():
     assert called((8, 3), training=False)[0].facts == {}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import io
+import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -94,3 +96,41 @@ def test_a_resume_that_would_lose_what_was_not_declared_stops_and_one_registrati
     if program in CURABLE:
         assert "in no snapshot" not in found["killed, cured"]["said"]
         assert found["cured"].get("end") == whole["end"]
+
+
+class Phase(enum.Enum):
+    A = 1
+    B = 2
+
+
+def hints(folder: Path) -> tuple[str, list[str]]:
+    """What is said of values that cannot be registered, and which of them are refused."""
+    run = rankup.init(snapshots=rankup.Snapshots(directory=folder))
+    model, opt, data = run.prepare(
+        nn.Linear(1, 1).double(), lambda p: torch.optim.SGD(p, lr=0.1), rankup.ResidentData(X), global_batch=4
+    )
+    phase, counter, turns = Phase.A, itertools.count(), itertools.cycle([1, 2, 3])
+    refused = []
+    for name, thing in (("phase", phase), ("counter", counter), ("turns", turns)):
+        try:
+            run.register(**{name: thing})
+        except RankupError as error:
+            refused.append(error.code)
+    values = run.register(phase_kept=phase.name, counter_kept=0)  # as the hints say
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        for x in run.steps(data, epochs=3):
+            phase = Phase.B if run.global_step > 1 else Phase.A
+            values.counter_kept = next(counter) + 0 * next(turns)
+            model(x).sum().backward()
+            opt.step()
+            opt.zero_grad()
+    return said.getvalue(), refused
+
+
+def test_what_cannot_be_registered_gets_another_hint(tmp_path: Path):
+    ((said, refused),) = run_ranks(hints, 1, tmp_path)
+    assert refused == ["not-stateful"] * 3
+    assert "values = run.register(phase=phase.name), set values.phase whenever phase moves on" in said
+    assert "values = run.register(counter=0), set values.counter whenever counter moves on" in said
+    assert "run.register(phase=phase)" not in said and "run.register(counter=counter)" not in said

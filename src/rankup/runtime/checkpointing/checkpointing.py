@@ -188,7 +188,7 @@ class Checkpointing:
             warn_of_another_training,
         )
 
-        resume(self._run, self._parts, found)
+        resume(self._run, self._parts, found, feed)
         self._saves.note_saved()
         if feed.position.step > 0 and not self._saves.flat:
             self._resumed = ResumedEpoch(self._run)

@@ -16,7 +16,6 @@ import random
 import sys
 from collections import deque
 from collections.abc import Callable, Container, Iterator
-from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -34,7 +33,7 @@ from rankup.runtime.checkpointing.adapters import (
     unsaveable,
 )
 from rankup.runtime.unregistered.marks import SIMPLE
-from rankup.runtime.unregistered.walk import is_watched, of_library
+from rankup.runtime.unregistered.walk import cannot_be_set, is_watched, of_library
 
 
 class Values:
@@ -154,9 +153,7 @@ def as_stateful(name: str, thing: Any, declared: Declared) -> dict[str, Stateful
         declared.values._add(name, value)
         return {name: Value(name, declared.values)}
     # A list, dict or deque of objects that have a state; or an object.
-    known_place = not (of_library(type(thing)) and hasattr(type(thing), "__next__"))  # of an iterator
-    watched = is_watched(type(thing)) and not isinstance(thing, Enum)
-    if isinstance(thing, (list, dict, deque)) or (watched and known_place):
+    if isinstance(thing, (list, dict, deque)) or (is_watched(type(thing)) and not cannot_be_set(thing)):
         return {name: attributes(declared.known)}
     raise refused(name, thing, _taken_instead(name, thing))
 

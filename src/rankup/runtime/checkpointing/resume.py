@@ -16,6 +16,7 @@ from rankup.runtime.checkpointing.objects import ObjectAdapter
 from rankup.runtime.checkpointing.registered import Value
 from rankup.runtime.checkpointing.state_parts import StateParts
 from rankup.runtime.context import RunContext
+from rankup.runtime.data.batches import DataFeed
 from rankup.runtime.digest import fingerprint
 from rankup.runtime.distributed.control import raise_on_all
 from rankup.runtime.seed import rng_state, set_rng_state
@@ -24,9 +25,9 @@ from rankup.runtime.unregistered.watch import Noted
 from rankup.snapshots.snapshot import Snapshot
 
 
-def resume(run: RunContext, parts: StateParts, found: Snapshot) -> None:
-    """Restore what ``found`` contains. RankupError, before anything has changed, if it belongs to another run, or if a
-    value that it has noted would be lost. A collective."""
+def resume(run: RunContext, parts: StateParts, found: Snapshot, feed: DataFeed) -> None:
+    """Restore what ``found`` contains, for a loop over ``feed``. RankupError, before anything has changed, if it
+    belongs to another run, or if a value that it has noted would be lost. A collective."""
     noted, set_first = _noted(run, found)
     caches = {path: told for path, told in set_first.items() if len(told) > 2}  # those with their content
     again = _registered_since(run, found.metadata["registered"], caches | noted)
@@ -58,8 +59,7 @@ def resume(run: RunContext, parts: StateParts, found: Snapshot) -> None:
         )
     for name, paths in again.items():
         _find_again(run.registered[name], name, {path: (caches | noted)[path] for path in paths})
-    positions = ", ".join(f"epoch {p['at'][0] + 1}, step {p['at'][1]}" for p in found.metadata["positions"])
-    run.print(f"resumed from {found.path.name}: {positions}")
+    run.print(f"resumed from {found.path.name}: epoch {feed.position.epoch + 1}, step {feed.position.step}")
 
 
 class ResumedEpoch:

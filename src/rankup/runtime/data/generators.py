@@ -1,5 +1,6 @@
 """Random generators of the CPU: the global ones (torch's, Python's, NumPy's) while something other than the model draws
-from them, and those that a data set keeps in its attributes (``self.rng = np.random.default_rng(0)``).
+from them, and those that a data set keeps in its attributes (``self.rng = np.random.default_rng(0)``), or that its code
+reads as a variable of its module (``RNG = np.random.default_rng(0)``).
 
 In a rank's own process the global ones belong to the model (dropout). Code that reads, shuffles or collates data there
 gets other random numbers, and the model's generators are restored afterwards. Those of a data set are treated alike
@@ -8,14 +9,18 @@ gets other random numbers, and the model's generators are restored afterwards. T
 
 from __future__ import annotations
 
+import dis
 import random
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from types import ModuleType
+from contextlib import contextmanager, suppress
+from functools import partial
+from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
+
+from rankup.runtime.call_site import is_library
 
 States = tuple[torch.Tensor, Any, Any]
 
@@ -78,7 +83,9 @@ class Generators:
             restore(before)
 
 
-_DEPTH = 6  # a Subset of a data set whose Compose holds a transform that holds a generator
+_DEPTH = (
+    8  # a Subset of a data set whose Compose holds a transform, whose method calls what reads a generator
+)
 _MOST_ITEMS = 50  # of a list or dict: transforms, not file names
 _MOST_THINGS = 5000
 
@@ -99,7 +106,8 @@ def global_generators() -> set[int]:
 
 
 def held_generators(thing: object) -> list[Any]:
-    """Those that ``thing`` holds, and what it holds; not the global ones."""
+    """Those that ``thing`` holds or its code reads, and those of what it holds and calls; not the global ones, and not
+    those of the operating system, which have no state."""
     kinds, seen, found = generator_kinds(), global_generators(), []
     level: list[Any] = [thing]
     for _ in range(_DEPTH):
@@ -108,15 +116,61 @@ def held_generators(thing: object) -> list[Any]:
             if id(each) in seen or len(seen) > _MOST_THINGS:
                 continue
             seen.add(id(each))
-            if isinstance(each, kinds):
+            if not isinstance(each, kinds):
+                following += _behind(each)
+            elif not isinstance(each, random.SystemRandom):
                 found.append(each)
-            elif isinstance(each, (list, tuple, Mapping)):
-                if len(each) <= _MOST_ITEMS:
-                    following += each.values() if isinstance(each, Mapping) else each
-            elif hasattr(each, "__dict__") and not isinstance(each, (type, ModuleType, torch.Tensor)):
-                following += vars(each).values()
         level = following
     return found
+
+
+def _behind(each: Any) -> list[Any]:
+    """What ``each`` holds; of code of the script also what that reads."""
+    if isinstance(each, (ModuleType, torch.Tensor)):
+        return []
+    if isinstance(each, (list, tuple, Mapping)):
+        items = each.values() if isinstance(each, Mapping) else each
+        return [*items] if len(each) <= _MOST_ITEMS else []
+    if isinstance(each, FunctionType):
+        return [*vars(each).values(), *_read_by(each)]
+    if isinstance(each, (MethodType, BuiltinMethodType)):
+        return [each.__self__, getattr(each, "__func__", None)]
+    if isinstance(each, partial):
+        return [each.func, *each.args, *each.keywords.values()]
+    if isinstance(each, (staticmethod, classmethod)):
+        return [each.__func__]
+    if isinstance(each, property):
+        return [each.fget]
+    if isinstance(each, type):
+        own = (kind for kind in each.__mro__ if not is_library(_file_of(sys.modules.get(kind.__module__))))
+        return [value for kind in own for value in vars(kind).values()]
+    return [*vars(each).values(), type(each)] if hasattr(each, "__dict__") else []
+
+
+def _read_by(function: FunctionType) -> list[Any]:
+    """The variables of its module, of modules of the script and of the functions around it that a function of the
+    script reads, also in the functions within it."""
+    if is_library(function.__code__.co_filename):
+        return []
+    found: list[Any] = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # not set yet
+            found.append(cell.cell_contents)
+    codes = [function.__code__]
+    for code in codes:
+        codes += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
+        # ``co_names`` has the names of attributes as well, which may be those of other variables.
+        names = {
+            one.argval for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+        }
+        read = [function.__globals__[name] for name in names if name in function.__globals__]
+        modules = [one for one in read if isinstance(one, ModuleType) and not is_library(_file_of(one))]
+        found += read + [vars(one)[name] for one in modules for name in code.co_names if name in vars(one)]
+    return found
+
+
+def _file_of(module: ModuleType | None) -> str:
+    return getattr(module, "__file__", None) or ("" if module is sys.modules["__main__"] else "<frozen>")
 
 
 def state_of(generator: Any) -> Any:

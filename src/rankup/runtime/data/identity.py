@@ -1,7 +1,8 @@
 """Whether all ranks have the same data: they divide it among themselves, so different data is a silent error.
 
 Two data sets are compared by their length and three samples, when they are prepared and at the beginning of each epoch:
-a script may shuffle a list or draw rows in between. These are fetched as in the training, with the random numbers of
+a script may shuffle a list or draw rows in between. With them goes the order of the epoch that a sampler of the script
+gives, since the script may change that as well. The samples are fetched as in the training, with the random numbers of
 the sample, and twice: a sample that differs between the two is not compared. They are fetched from a shallow copy: what
 the data set counts as it is read stays as it was. If the loader has workers, one of them fetches: a file that the data
 set opens must not be open in this process before it forks.
@@ -20,7 +21,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from rankup.errors import RankupError
-from rankup.runtime.data.batches import DataFeed
+from rankup.runtime.data.batches import DataFeed, sampled_order
 from rankup.runtime.data.loader_options import loader_options
 from rankup.runtime.data.resident import ResidentData
 from rankup.runtime.data.sample_rng import KeyedFetch
@@ -87,16 +88,19 @@ class _Digests(Dataset[Any]):
     """Sample number → digest, or None if the sample is different each time."""
 
     def __init__(self, data: Any, seed: int) -> None:
-        # A data set may draw a split from its own generator, once, when its first sample is fetched.
-        self._fetch = _FetchOne(data, _one, seed, sample_rng=True, reseed_held=False)
+        # A data set may draw a split from its own generator, once, when its first sample is fetched: not seeded then.
+        self._first = _FetchOne(data, _one, seed, sample_rng=True, reseed_held=False)
+        self._fetch = _FetchOne(data, _one, seed, sample_rng=True)
 
     def __getitem__(self, number: int) -> str | None:
-        once, again = self.digest_of(number), self.digest_of(number)
+        once, again = self.digest_of(number, self._first), self.digest_of(number, self._fetch)
+        if once != again:  # it may draw from its own generator, whose place ranks need not share
+            once = self.digest_of(number, self._fetch)
         return once if once == again else None
 
-    def digest_of(self, number: int) -> str:
+    def digest_of(self, number: int, fetch: KeyedFetch) -> str:
         try:
-            return digest(_readable(self._fetch[0, [number], [number]]))
+            return digest(_readable(fetch[0, [number], [number]]))
         except (
             Exception
         ) as error:  # the loop will raise it; if only one rank cannot read, that is a difference
@@ -143,7 +147,8 @@ class SameDataCheck:
             self._watched.append((feed, data, dict(loader), [0]))
 
     def check_epoch(self, feed: DataFeed) -> None:
-        """RankupError ``data-differ`` or ``data-grows`` at the beginning of an epoch. A collective."""
+        """RankupError ``data-differ``, ``sampler-differs`` or ``data-grows`` at the beginning of an epoch, or of what
+        is left of one. A collective."""
         for other, data, loader, looks in self._watched:
             if other is not feed:
                 continue
@@ -157,21 +162,27 @@ class SameDataCheck:
                     exit_code=1,
                 )
             # With workers the samples are fetched in a process that is forked for this.
-            if self._control is not None and not (loader.get("num_workers") and looks[0] & (looks[0] - 1)):
-                self._compare(data, loader)
+            looked = not (loader.get("num_workers") and looks[0] & (looks[0] - 1))
+            if looked or sampled_order(feed) is not None:
+                self._compare(data, loader, feed, looked=looked)
 
     def check(self, data: Any, loader: Mapping[str, Any]) -> None:
         """RankupError ``data-differ`` if ranks have different data. A collective in the first calls with ``data``.
         Streams are not compared."""
-        if self._control is None or isinstance(data, (IterableDataset, DataLoader)) or self._seen(data):
-            return
-        self._compare(data, loader)
+        if not isinstance(data, (IterableDataset, DataLoader)) and not self._seen(data):
+            self._compare(data, loader)
 
-    def _compare(self, data: Any, loader: Mapping[str, Any]) -> None:
-        assert self._control is not None
+    def _compare(
+        self, data: Any, loader: Mapping[str, Any], feed: DataFeed | None = None, *, looked: bool = True
+    ) -> None:
+        """``feed``: an epoch of it begins. ``looked``: whether samples are fetched."""
+        if self._control is None:
+            return
         what = "the comparison of the data"
-        mine = identify(data, self._seed, loader)
-        if same_on_all(self._control, what, mine._asdict()):
+        mine = identify(data, self._seed, loader) if looked else DataIdentity(None, {})
+        sampled = None if feed is None else sampled_order(feed)
+        order = "" if feed is None or sampled is None else sampled.digest(feed.position.epoch)
+        if same_on_all(self._control, what, {**mine._asdict(), "order": order}):
             return
         everyone = self._control.gather(what, mine)
         first = everyone[0]
@@ -185,6 +196,8 @@ class SameDataCheck:
             if others:
                 ranks = ", ".join(map(str, others[:3])) + (", …" if others[3:] else "")
                 raise _differ(f"sample {number} on rank 0 is another one than on rank {ranks}")
+        if feed is not None and sampled is not None:
+            sampled.check_same(self._control, feed.position.epoch)
 
     def _seen(self, data: Any) -> bool:
         """The same answer on all ranks, if they ask about the same data sets in the same order."""

@@ -2,11 +2,12 @@
 
 A data set that draws from torch's, Python's or NumPy's global generator (random crops and flips) would give other
 images with another number of ranks or workers, and after a resume. So would one that draws from a generator in one of
-its attributes. So before each sample these generators are seeded from (seed, epoch, sample); what ``collate_fn`` draws
-(mixup, masking) follows from the last sample. That costs 10 to 30 µs a sample. A data set that draws nothing should not
-pay: unless ``sample_rng`` is given, each process finds out at its first batch whether anything was drawn. If so, it
-fetches this batch again. A data set that draws nothing then keeps what it has drawn (a cache of augmented samples):
-that depends on the process and the epoch in which a sample was first fetched, and a resume does not have it.
+its attributes, or in a variable of its module. So before each sample these generators are seeded from (seed, epoch,
+sample); what ``collate_fn`` draws (mixup, masking) follows from the last sample. That costs 10 to 30 µs a sample. A
+data set that draws nothing should not pay: unless ``sample_rng`` is given, each process finds out at its first batch
+whether anything was drawn. If so, it fetches this batch again. A data set that draws nothing then keeps what it has
+drawn (a cache of augmented samples): that depends on the process and the epoch in which a sample was first fetched, and
+a resume does not have it.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class KeyedFetch(Dataset[Any]):
         reseed_held: bool = True,
         warns: bool = False,
     ) -> None:
-        """``reseed_held``: whether to seed the data set's own generators as well. ``warns``: on the rank that does."""
+        """``reseed_held``: whether to seed the generators that the data set holds or reads as well. ``warns``: on the
+        rank that does."""
         self._dataset = dataset
         self._collate = collate
         self._seed = seed
@@ -62,7 +64,7 @@ class KeyedFetch(Dataset[Any]):
             return self._collate(self._fetch(samples))
         # In the rank's own process the generators belong to the model (dropout): restore them afterwards.
         if self._held is None:
-            self._held = held_generators(self._dataset)
+            self._held = held_generators((self._dataset, self._collate))
         before, own = states(), [state_of(each) for each in self._held]
         first = drew = False  # whether this batch is fetched twice; whether its samples draw then
         try:

@@ -87,16 +87,26 @@ class SampledOrder:
                 "`generator`, or by the epoch that set_epoch gives",
             )
         self._drawn = (0, first)
-        if control is None:
-            return
-        digests = control.gather("run.prepare", _digest(first))
-        other = next((rank for rank, digest in enumerate(digests) if digest != digests[0]), None)
-        if other is not None:
-            raise RankupError(
-                "sampler-differs",
-                f"the {self._what} gives rank 0 and rank {other} different orders",
-                hint="build it alike on all ranks: the same weights, lengths and seed",
-            )
+        if control is not None:
+            self.check_same(control, 0)
+
+    def check_same(self, control: Control, epoch: int) -> None:
+        """An error if ranks have different orders of an epoch. A collective."""
+        everyone = control.gather("the order of an epoch", (self.digest(epoch), len(self.plan(epoch).order)))
+        first = everyone[0]
+        for rank, other in enumerate(everyone):
+            if other[0] != first[0]:
+                lengths = "" if other[1] == first[1] else f" ({first[1]} and {other[1]} samples)"
+                raise RankupError(
+                    "sampler-differs",
+                    f"the {self._what} ({type(self._sampler).__name__}) gives rank 0 and rank {rank} different orders "
+                    f"of epoch {epoch + 1}{lengths}: each would take its share of another one, so that some samples "
+                    "are trained twice and others not at all",
+                    hint="build and change it alike on all ranks: the same weights, lengths and seed. Behind "
+                    "run.prepare each rank draws numbers of its own: draw from random.Random(seed) or a "
+                    "torch.Generator with a seed, and choose by what is equal on all ranks (run.sum, run.mean)",
+                    exit_code=1,
+                )
 
     def plan(self, epoch: int) -> StepPlan:
         if self._drawn is None or self._drawn[0] != epoch:

@@ -22,10 +22,11 @@ class FirstBatches:
         self._device_type, self._local_batch = device_type, local_batch
         self._shapes: list[list[tuple[str, tuple[int, ...]]]] = []
         self._autocast: set[str] = set()
-        # A compiled model would be compiled again for a hook that comes and goes: it tells nothing.
+        # A compiled model would be compiled again for a hook that comes and goes: it tells nothing. A model that is
+        # prepared twice is one: of two hooks on it, the first would take the second off while torch calls both.
         self._hooks = [
             model.register_forward_pre_hook(self._look, prepend=True, with_kwargs=True)
-            for model in models
+            for model in dict.fromkeys(models)
             if getattr(model, "_compiled_call_impl", None) is None and not hasattr(model, "_orig_mod")
         ]
 

@@ -18,10 +18,11 @@ def cures(
     kinds: Mapping[str, str],
     whole: Container[str],
     is_simple: Callable[[str], bool],
+    unset: Mapping[str, str],
 ) -> list[str]:
     """A call for each variable of the script that holds one of the paths. ``kinds``: variable → the class of what it
     holds, unless that is a plain value. ``whole``: names of what was prepared or registered. ``is_simple``: whether a
-    path is a number or the like."""
+    path is a number or the like. ``unset``: variables that hold what ``run.register`` refuses → what to keep of it."""
     found: dict[str, str] = {}
     for path in paths:
         name = root_of(path)
@@ -32,6 +33,12 @@ def cures(
             found.setdefault(
                 path,
                 f"{path} is registered or prepared: change that object in place, and keep the name on it",
+            )
+        elif name in unset:
+            found.setdefault(
+                name,
+                f"{last} itself cannot be registered: values = run.register({short}={unset[name].format(last)}), "
+                f"set values.{short} whenever {last} moves on, and begin {last} by it",
             )
         elif kind in _NOT_REGISTERED:
             found.setdefault(name, f"{path}: keep it in an object or a dict, and run.register that")

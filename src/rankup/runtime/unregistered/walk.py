@@ -13,6 +13,7 @@ import itertools
 import sys
 from collections import deque
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
+from enum import Enum
 from inspect import CO_OPTIMIZED
 from types import (
     CodeType,
@@ -342,6 +343,13 @@ def is_watched(kind: type) -> bool:
         return True
     own = own_class(kind)
     return _is_torch(own) or not of_library(own) or (kind.__module__, kind.__name__) in _NAMESPACES
+
+
+def cannot_be_set(thing: Any) -> bool:
+    """Whether a thing has a place that nobody can set, or is one of fixed members: ``run.register`` refuses it."""
+    kind = type(thing)
+    moves = hasattr(kind, "__next__") and not hasattr(kind, "load_state_dict") and of_library(kind)
+    return isinstance(thing, Enum) or moves
 
 
 def own_class(kind: type) -> type:

@@ -19,6 +19,7 @@ import re
 import time
 import weakref
 from collections.abc import Callable, Container, Mapping, Sequence
+from enum import Enum
 from types import CodeType
 from typing import Any
 
@@ -27,7 +28,7 @@ from rankup.core.whole_lines import say
 from rankup.errors import RankupError
 from rankup.runtime.unregistered.cures import compared, cures, listed, root_of
 from rankup.runtime.unregistered.marks import SIMPLE, Mark
-from rankup.runtime.unregistered.walk import Walk, codes_of_script, roots
+from rankup.runtime.unregistered.walk import Walk, cannot_be_set, codes_of_script, roots
 
 _CLOCKS = {clock: clock() for clock in (time.time, time.perf_counter, time.monotonic)}
 _GONE = Mark("", "not there")
@@ -82,6 +83,7 @@ class UnregisteredWatch:
         self._left_out: set[str] = set()
         # Of what a variable holds that is no plain value: the name of its class.
         self._kinds: dict[str, str] = {}
+        self._unset: dict[str, str] = {}  # variables that hold what ``run.register`` refuses → what to keep
 
     # ------------------------------------------------------------------- looks
 
@@ -216,6 +218,11 @@ class UnregisteredWatch:
         self._left_out |= {*walk.left_out}
         self._kinds |= {
             path: type(thing).__name__ for path, thing in walk.objects.items() if path.isidentifier()
+        }
+        self._unset |= {
+            name: "{}.name" if isinstance(thing, Enum) else "0"
+            for name, thing in walk.variables.items()
+            if cannot_be_set(thing)
         }
         return walk
 
@@ -371,7 +378,7 @@ class UnregisteredWatch:
         ]
 
     def _cures(self, paths: Sequence[str]) -> list[str]:
-        return cures(paths, self._kinds, self._names, self._is_simple)
+        return cures(paths, self._kinds, self._names, self._is_simple, self._unset)
 
     def _is_simple(self, path: str) -> bool:
         """Whether it was a number or the like before, and still is."""
