@@ -1,9 +1,11 @@
-"""Draws the picture of the README from a real run of the commands that the README shows.
+"""Draws the pictures of the README from a real run of the commands that the README shows, and from a real study.
 
-    python tools/pictures.py
+    python tools/pictures.py [killed] [speed-up]
 
 It runs them in a copy of ``examples/tutorial`` and draws what they print, line by line as the README shows it, into
-``docs/pictures/killed-light.svg`` and ``killed-dark.svg``. In a browser the lines appear one after another.
+``docs/pictures/killed-light.svg`` and ``killed-dark.svg``. In a browser the lines appear one after another. The study
+is ``STUDY``, which refuses a busy machine; its figure becomes ``speed-up-light.svg`` and ``speed-up-dark.svg``, and the
+README gets its sentence.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import html
 import io
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -30,6 +33,10 @@ FOLDER = ROOT / "docs" / "pictures"
 KILL = "kill -9 $!"
 WAIT = (
     "until grep -q 'epoch 8:' runs/killed/*/logs/job.log 2>/dev/null; do sleep 0.1; done; kill -9 $!; wait $!"
+)
+STUDY = (
+    *("scale", "mnist-cnn", "--data", "digits", "--epochs", "5", "--global-batch", "256"),
+    *("--grid", "nproc=1,2", "--threads", "1", "--repeats", "5"),
 )
 MASK = re.compile(r"\d\.\d{6}|[0-9a-f]{64}|step-\d+: epoch \d+, step \d+")
 COLUMNS, SECONDS_PER_LINE = 88, 0.35
@@ -106,12 +113,46 @@ def text_of(svg: str) -> list[str]:
     return [found[number].rstrip() for number in sorted(found)]
 
 
-def main() -> None:
-    FOLDER.mkdir(exist_ok=True)
+def speed_up() -> None:
+    """The figure of a study, for white and for black pages, and its sentence in the README."""
+    from rankup.scale.report.figures.picture import DARK
+
+    with tempfile.TemporaryDirectory() as scratch:
+        done = subprocess.run([sys.executable, "-m", "rankup", *STUDY], cwd=scratch)
+        if done.returncode:
+            sys.exit("the study has no ratio")
+        (report,) = Path(scratch).glob("runs/*/*/report")
+        svg = (report / "figures" / "speed-up.svg").read_text()
+        page = (report / "report.html").read_text()
+    found = re.search(r"Speed-up against [^.<]*(?:\.\d[^.<]*)*\.", page)
+    assert found is not None
+    sentence = found[0]
+    svg = re.sub(r"(<svg [^>]*>)", rf"\1\n <title>{sentence}</title>", svg, count=1)
+    svg = re.sub(r"[ \t]+$", "", svg, flags=re.M)
+    (FOLDER / "speed-up-light.svg").write_text(svg)
+    dark = re.sub("|".join(DARK), lambda colour: DARK[colour[0]], svg)
+    (FOLDER / "speed-up-dark.svg").write_text(dark)
+    readme = re.sub(
+        r'alt="[^"]*"( src="docs/pictures/speed-up-light.svg")', rf'alt="{sentence}"\1', README.read_text()
+    )
+    README.write_text(readme)
+    print(sentence)
+
+
+def killed() -> None:
     lines = lines_of_a_run()
     for name, theme in (("light", LIGHT), ("dark", DIMMED_MONOKAI)):
         (FOLDER / f"killed-{name}.svg").write_text(drawn(lines, theme))
     print(f"{len(lines)} lines of {len(commands(README))} commands drawn")
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    wanted = sys.argv[1:] or ["killed", "speed-up"]
+    if "killed" in wanted:
+        killed()
+    if "speed-up" in wanted:
+        speed_up()
 
 
 if __name__ == "__main__":

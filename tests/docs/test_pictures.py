@@ -23,11 +23,21 @@ def tool() -> ModuleType:
     return module
 
 
-def test_there_are_two():
-    assert [picture.name for picture in PICTURES] == ["killed-dark.svg", "killed-light.svg"]
+def test_there_are_two_of_each():
+    names = [f"{what}-{how}.svg" for what in ("killed", "speed-up") for how in ("dark", "light")]
+    assert [picture.name for picture in PICTURES] == names
 
 
-@pytest.mark.parametrize("picture", PICTURES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("picture", PICTURES[2:], ids=lambda path: path.stem)
+def test_the_words_of_the_speed_up_are_those_of_its_study(picture: Path):
+    found = re.search(r"<title>(Speed-up against .*)</title>", picture.read_text())
+    assert (
+        found is not None
+        and f'<img alt="{found[1]}" src="docs/pictures/speed-up-light.svg">' in README.read_text()
+    )
+
+
+@pytest.mark.parametrize("picture", PICTURES[:2], ids=lambda path: path.stem)
 def test_it_shows_what_the_page_shows(picture: Path):
     pictures = tool()
     shown = [line for one in commands(README) for line in (f"$ {one.line}", *one.shown)]
@@ -43,5 +53,7 @@ def test_it_shows_what_the_page_shows(picture: Path):
 
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda path: path.stem)
 def test_it_fetches_nothing(picture: Path):
-    text = re.sub(r'xmlns(:\w+)?="[^"]*"', "", picture.read_text())
+    text = re.sub(
+        r'xmlns(:\w+)?="[^"]*"|<!DOCTYPE[^>]*>|<metadata>.*?</metadata>', "", picture.read_text(), flags=re.S
+    )
     assert "http" not in text.replace("https://www.textualize.io", "")
