@@ -78,7 +78,7 @@ def test_what_changes_with_the_clock_is_a_time(resumed: str, faster: AttemptTrac
 
 
 def test_what_already_differed_stays_left_out():
-    """A number that the second training had, and not the third, is no more than before."""
+    """A number that the second training has and the third has not is not compared, as before."""
     first = printed("loss 0.5 in 1 s")
     reference = Reference(
         first, printed("loss 0.5 in 2 s"), ({"tag": "1", "log": "1"}, {"tag": "2", "log": "1"}), frozenset()

@@ -119,7 +119,7 @@ def _missing(job: Job, launch: Launch) -> Iterator[NotFollowed]:
         name = launch.module or PurePosixPath(launch.script).name
         yield NotFollowed(name, launch.span, f"not found at {launch.paths[0]}")
     elif launch.target is not None:
-        named = launch.script and not launch.script.isdigit()  # a number is no program's name
+        named = launch.script and not launch.script.isdigit()  # a number is not the name of a program
         why = f"not found at {launch.script}" if named else "only the job knows its path"
         shown = job.document[launch.target.span]
         if shown.startswith(("<", "{{")):

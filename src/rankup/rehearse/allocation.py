@@ -26,9 +26,8 @@ class Allocation:
     gpus_per_node: str | None = None  # as it was written
     total_gpus: str | None = None  # of --gpus
     ntasks_per_gpu: int | None = None
-    handed_on: Mapping[str, str] = field(
-        default_factory=dict
-    )  # variables by which sbatch tells srun of directives
+    # Variables by which sbatch tells srun of directives.
+    handed_on: Mapping[str, str] = field(default_factory=dict)
     mpiprocs: tuple[int, ...] = (1,)  # PBS: lines of the node file for each host
     ompthreads: int | None = None
     exclusive: bool = False

@@ -606,7 +606,7 @@ def main(do: str, node: str) -> int:
         code = "stage-no-space" if full else "stage-failed"
         why = f"{code}: {error.filename or folder}: {error.strerror}"
     say(why)
-    if do != "back":  # srun ends the other nodes then, and what breaks there is no cause
+    if do != "back":  # srun then ends the tasks of the other nodes: their errors are not the cause
         first_to_say(os.path.join(run, "why"), f"{socket.gethostname()}: {why}\n")
     return 1
 

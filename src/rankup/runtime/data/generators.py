@@ -83,9 +83,8 @@ class Generators:
             restore(before)
 
 
-_DEPTH = (
-    8  # a Subset of a data set whose Compose holds a transform, whose method calls what reads a generator
-)
+# A Subset of a data set whose Compose holds a transform, whose method calls what reads a generator.
+_DEPTH = 8
 _MOST_ITEMS = 50  # of a list or dict: transforms, not file names
 _MOST_THINGS = 5000
 
