@@ -10,7 +10,8 @@ from rankup.check.facts.job.questions import agents, devices, is_written, nnodes
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
 
-_DEVICE = re.compile(r"""["']cuda:(\d+)["']""")
+# A device by number, or a part of the model that is sent to one: ``.to(devices[1])``, ``.to(self.device1)``.
+_DEVICE = re.compile(r"""["'](cuda:\d+)["']|\.(?:to|cuda)\(\s*((?!torch\.)[^(),\n]*\d[^(),\n]*)""")
 
 
 def find(job: Job) -> Iterator[Match]:
@@ -98,9 +99,11 @@ def _others(job: Job) -> bool:
 
 
 def _names_devices(launch: Launch) -> bool:
-    """Whether one process of the program uses several GPUs: it names them, as a model in parts does."""
+    """Whether one process of the program uses several GPUs: it names them, as a model in parts does, by texts that
+    differ in a number."""
     modules = launch.program.modules if launch.program is not None else ()
-    return len({device for module in modules for device in _DEVICE.findall(module.document.text)}) > 1
+    found = {"".join(match) for module in modules for match in _DEVICE.findall(module.document.text)}
+    return len(found) > len({re.sub(r"\d+", "", device) for device in found})
 
 
 def _is_compared(job: Job, launch: Launch, gpus: int) -> bool:
