@@ -28,7 +28,8 @@ MOST_PASSES = 10  # of fixes that make room for each other
 _FOLDERS_ABOVE = (
     2  # a job script often lies in a folder of its own: scripts/job.sh starts train.py beside scripts/
 )
-_SCRIPTS = (".py", ".sh", ".bash", ".slurm", ".sbatch", ".pbs", "")
+#: Of files that a job script names: programs, scripts, and configurations of launchers.
+_NAMED = (".py", ".sh", ".bash", ".slurm", ".sbatch", ".pbs", "", ".yaml", ".yml", ".json")
 _MOST_ENTRIES = 300  # of a folder in whose folders a program is looked for
 
 
@@ -189,7 +190,7 @@ def _check(paths: Sequence[Path], selection: Selection, site: Site | None, files
 def _on_disk(files: _Files) -> FindFile:
     def find(document: Document, name: str) -> Document | None:
         for path in _places(document, name):
-            if path.suffix in _SCRIPTS and path.is_file():
+            if path.suffix in _NAMED and path.is_file():
                 return files.read(path)
         return None
 

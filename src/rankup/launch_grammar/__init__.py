@@ -7,6 +7,7 @@ The files of ``tables/`` hold the options of each command, a row each, written a
 | ``options`` | a table → ``Grammar``: the ``Option``s of a command, and how it spells them |
 | ``reader`` | a command line → its options, their values, and the program with its arguments |
 | ``launchers`` | commands and modules of Python that launch ranks |
+| ``accelerate_config`` | accelerate's file → options |
 | ``dialects`` | which of the families of MPI a command line is for |
 | ``numbers`` | the numbers that Slurm takes |
 """

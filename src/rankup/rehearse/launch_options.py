@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rankup.launch_grammar.accelerate_config import accelerate_config
 from rankup.launch_grammar.options import grammar_of
 from rankup.launch_grammar.reader import CommandLine, Text, read_text
 
@@ -138,15 +139,15 @@ def accelerate(
     )
     text = read(Path(cwd, file) if file else default)
     if text is not None:
-        config = _yaml(text)
+        config = accelerate_config(text)
     elif file and not {"nnodes", "num_processes"} <= options.keys():
         notes.append(f"accelerate's configuration {file} is not here: its sizes are not known")
         known = False
 
-    def value(option: str, key: str = "", default: str = "") -> str:
-        return options.get(option) or config.get(key or option) or default
+    def value(option: str, default: str = "") -> str:
+        return options.get(option) or config.get(option) or default
 
-    nodes = _number(value("nnodes", "num_machines", "1"), 1) or 1
+    nodes = _number(value("nnodes", "1"), 1) or 1
     total = _number(value("num_processes"), None)
     if total is None:
         total = (gpus or 1) * nodes
@@ -154,10 +155,10 @@ def accelerate(
             notes.append(
                 f"accelerate launch has no --num_processes: {total} are assumed, all GPUs of all nodes"
             )
-    node_rank: int | None = _number(value("node_rank", "machine_rank", "0"), None)
-    address = value("master_addr", "main_process_ip", "127.0.0.1")
-    port = value("master_port", "main_process_port", "29500")
-    backend = value("rdzv_backend", default="static")
+    node_rank: int | None = _number(value("node_rank", "0"), None)
+    address = value("master_addr", "127.0.0.1")
+    port = value("master_port", "29500")
+    backend = value("rdzv_backend", "static")
     if total % nodes:
         notes.append(
             f"--num_processes={total} is the number of all processes; {nodes} nodes do not divide it"
@@ -170,16 +171,6 @@ def accelerate(
         meeting if backend == "static" else "",
         parsed.rest, next(iter(parsed.rest), ""), "module" in options, tuple(notes), known,
     )  # fmt: skip
-
-
-def _yaml(text: str) -> dict[str, str]:
-    """The top level of a simple YAML file."""
-    found = {}
-    for line in text.splitlines():
-        match = re.match(r"(\w+):[ \t]*(\S.*?)[ \t]*$", line)
-        if match:
-            found[match[1]] = match[2].strip("'\"")
-    return found
 
 
 def deepspeed(

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from rankup.check.document import Document, Span
 from rankup.check.facts.job.builtins import HERE, builtin
-from rankup.check.facts.job.commands import Binding, Command, Output, Redirect, Shell, Step, Value
+from rankup.check.facts.job.commands import Binding, Command, Literal, Output, Redirect, Shell, Step, Value
 from rankup.check.facts.job.job import Launch, NotFollowed
 from rankup.check.facts.job.launches import LauncherLine, path_of, start_of
 from rankup.check.facts.job.options import parse
@@ -20,6 +20,7 @@ from rankup.check.facts.job.steps import Fanout, fan_out
 from rankup.check.facts.job.submitted import ONLY_ASKS, SUBMITTING, Submitted
 from rankup.check.facts.job.wrappers import Inner, unwrap
 from rankup.check.facts.start import Start
+from rankup.launch_grammar.accelerate_config import accelerate_config
 
 _SCRIPT = re.compile(r"\.(sh|bash|slurm|sbatch|pbs)\Z")
 _NAME = re.compile(r"\\\$\w+")  # a variable, in a pattern
@@ -285,6 +286,8 @@ class Runner(ShellReader):
             and script.known in ("python", "python3")
         ):
             script = start.arguments[0] if start.arguments else None
+        if start.launcher == "accelerate":
+            self._configure(start)
         path = path_of(script, self.state.folder, HERE) if script is not None else ""
         self.launches.append(
             Launch(
@@ -293,6 +296,18 @@ class Runner(ShellReader):
                 start.unknown,
             )
         )  # fmt: skip
+
+    def _configure(self, start: LauncherLine) -> None:
+        """What accelerate's configuration file gives in place of options."""
+        word = start.options.get("config_file")
+        path = path_of(word, self.state.folder, HERE) if word is not None else ""
+        document = self.find_script(path) if path else None
+        if word is not None and document is None:
+            self.not_found(word)
+        elif word is not None and document is not None:
+            for option, text in accelerate_config(document.text).items():
+                start.options.setdefault(option, Value((Literal(text, word.span),)))
+                start.words.setdefault(option, word)
 
     def _start(self, command: Command, line: LauncherLine) -> Start:
         """The numbers of a launch, for the rules of its program."""

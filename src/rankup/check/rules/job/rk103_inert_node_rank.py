@@ -28,7 +28,7 @@ def find(job: Job) -> Iterator[Match]:
             yield Match(
                 job.document,
                 launch.words["node_rank"].span,
-                f"Every node is told the same rank: {job.document[launch.words['node_rank'].span]} {rank.text}.",
+                f"Every node is told the same rank, {rank.text}: {job.document[launch.words['node_rank'].span]}.",
                 severity=Severity.ERROR,
                 why="With a static rendezvous each agent needs a rank of its own: others are refused, or all wait.",
                 fix="Use srun … bash -c '… --node_rank=$SLURM_NODEID …', which each node expands for itself.",

@@ -36,12 +36,17 @@ def find(job: Job) -> Iterator[Match]:
         place = is_written(job.document, value)
         edits = (Edit(place, "$SLURM_NNODES"),) if place is not None and job.scheduler == "slurm" else ()
         shown = launch.words["nnodes"].span if place is not None else launch.span
-        what = f"--nnodes={count}" if launch.is_torchrun else f"--num_machines={count}"
+        option, file = (
+            "--nnodes" if launch.is_torchrun else "--num_machines",
+            launch.options.get("config_file"),
+        )
+        by = f" by {file.text}" if file is not None and launch.words["nnodes"] is file else ""
         yield Match(
             job.document,
             shown,
-            f"{what}, but it is started on {nodes} node{'s' * (nodes > 1)}.",
+            f"{option}={count}{by}, but it is started on {nodes} node{'s' * (nodes > 1)}.",
             edits if launch.step is not None and nodes == job.request.nodes else (),
+            fix=None if launch.is_torchrun else f"Use {option}=$SLURM_NNODES, which follows the directive.",
             why=None
             if count > nodes
             else "The other nodes' agents are refused, or form a second world that trains on its own.",
