@@ -17,12 +17,12 @@ PLAIN = "import torch\ntorch.distributed.init_process_group('nccl')\n"
 
 def rehearsed(
     folder: Path, body: str, directives: Sequence[str] = (), *, scheduler: str = "slurm", program: str = PLAIN,
-    seconds: float = 60, sizes: Sizes | None = None, **options: object,
+    seconds: float = 60, sizes: Sizes | None = None, shell: str = "/bin/bash", **options: object,
 ) -> Report:  # fmt: skip
     """The report of a script with ``directives`` and ``body``, beside a program ``train.py``."""
     mark = "#SBATCH" if scheduler == "slurm" else "#PBS"
     script = folder / "job.sh"
-    script.write_text("#!/bin/bash\n" + "".join(f"{mark} {line}\n" for line in directives) + body + "\n")
+    script.write_text(f"#!{shell}\n" + "".join(f"{mark} {line}\n" for line in directives) + body + "\n")
     if program:
         (folder / "train.py").write_text(program)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

@@ -259,6 +259,9 @@ MISTAKES = [
     (HEAD + f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID train.py' &", {"ended-too-early"}),
     (HEAD + f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID train.py' & wait", set()),
     (HEAD + f"srun bash -c '{AGENT} --node_rank=$SLURM_NODEID trian.py'", {"missing-program"}),
+    (f"srun {C10D} $1 8", {"missing-program"}),
+    (f"srun {C10D} $1", {"missing-program"}),
+    (f"srun torchrun --help\nsrun {C10D} train.py", set()),
     ("srun apptainer exec image.sif torchrun --standalone --nproc_per_node=4 train.py", {"separate-worlds",
      "no-gpu"}),
     (f"export APPTAINER_NV=1\nsrun apptainer exec image.sif {C10D} train.py", set()),
@@ -294,6 +297,12 @@ ALIKE = [
 )
 def test_a_mistake_has_a_name(tmp_path: Path, body: str, found: set[str]):
     assert codes(rehearsed(tmp_path, body, TWO)) == found
+
+
+@pytest.mark.parametrize("shell", ["/bin/sh -l", "/bin/bash -l"])
+def test_a_login_shell_finds_the_pretended_commands(tmp_path: Path, shell: str):
+    report = rehearsed(tmp_path, f"srun {C10D} train.py", TWO, shell=shell)
+    assert codes(report) == set() and "8 processes by torchrun" in text(report, tmp_path)
 
 
 @pytest.mark.repeated

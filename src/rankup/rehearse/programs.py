@@ -6,11 +6,13 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from rankup.launch_grammar.launchers import COMMANDS, MODULES, launch_of
 from rankup.launch_grammar.reader import Text, read_text
 
+_ASK = frozenset({"-h", "--help", "--version"})
 _INSTALLERS = frozenset({"pip", "venv", "virtualenv", "ensurepip", "conda", "uv", "pipx"})
 _FRAMEWORKS = (
     "torch|torchvision|lightning|pytorch_lightning|accelerate|deepspeed|transformers|horovod|ray|jax|tensorflow|fairseq|"
@@ -92,9 +94,14 @@ def script(name: str, args: tuple[str, ...], cwd: Path, env: Mapping[str, str]) 
     return Program(kind, target=name, path=str(path), arguments=args)
 
 
+def _is_option(word: str) -> bool:
+    return word.startswith("-")
+
+
 def _launcher(names: Mapping[str, tuple[str, ...]], name: str, args: Sequence[str]) -> Program:
     launch = launch_of(names, name, [Text(word) for word in args])
-    if launch is None:  # accelerate config, accelerate env
+    # accelerate config, accelerate env, torchrun --help
+    if launch is None or any(word in _ASK for word in takewhile(_is_option, args)):
         return Program("probe", names[name][0], arguments=tuple(args))
     return Program("launcher", launch[0], arguments=tuple(launch[1]))
 

@@ -321,6 +321,8 @@ def _plan(
     known = set(commands(scenario))
     if scenario.confined:
         files |= {path: wrapper(scenario, name) for name in known for path in _installed(name, own["PATH"])}
+        # A login shell of another kind than bash reads no BASH_ENV, and takes its PATH from here.
+        files["/etc/profile"] = f'{_text(Path("/etc/profile"))}\nPATH="{scenario.bin}:$PATH"; export PATH\n'
     for path, kind in pretended.items():
         if kind == "file":
             name = Path(path).name

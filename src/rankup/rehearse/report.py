@@ -295,8 +295,9 @@ def _programs(found: list[Started], rehearsal: Rehearsal) -> Iterator[Finding]:
             why="The scheduler ends a job with its script, and kills what still runs.",
             fix="write `wait` at the end of the script",
         )  # fmt: skip
-    lost = {one.program["target"]: one for one in found if one.missing}
-    for target, one in lost.items():
+    lost = {one.program["target"] or one.command: one for one in found if one.missing}
+    for one in lost.values():
+        target = one.program["target"]
         if target.startswith("/") and not target.startswith(str(rehearsal.scenario.folder)):
             yield Finding(
                 "not-here", Severity.NOTE, f"{target} is not on this machine; its ranks are those of its launcher",

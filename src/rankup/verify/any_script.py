@@ -25,7 +25,7 @@ from rankup.verify.first_difference import (
     pairs,
     unsteady,
 )
-from rankup.verify.interrupted import interrupt
+from rankup.verify.interrupted import Interrupted, interrupt
 from rankup.verify.resumes import Resume, samples_of_resume
 from rankup.verify.scenario import Reference, Scenario, Trial
 from rankup.verify.script_causes import ROUNDING, SAVE_UNTRAINED, UNTRAINED, after_rounding, likeliest
@@ -56,16 +56,15 @@ def killed(trial: Trial, reference: Reference) -> tuple[list[Scenario], list[str
     only differs aside in files."""
     before, first = trial.attempts.count, reference.first
     course = interrupt(trial, first)
-    made = [resume.attempt for resume in course.resumes]
     wrote = trial.files.after_training(RESUMED)
-    finding = _of_resumes(first, reference.again, course.resumes)
-    times: tuple[str, ...] = ()
-    if trial.attempts.stopped is None:
-        finding = _of_end_of_steps(reference, course.resumes, course.failure, finding)
-        if finding is None:
-            reference, times = without_times(trial, reference, made[-1], wrote)
-            finding = _of_what_it_wrote(trial, reference, course.resumes, wrote)
-    count, steps = trial.attempts.count - before, compared(first, made)
+    reference, times, finding = _of_course(trial, reference, course, wrote)
+    if finding is not None and finding.code == TWO_SAVES and trial.attempts.stopped is None:
+        # What a script forgets shows after this kill as after all others.
+        plain = interrupt(trial, first, without="between")
+        *_, other = _of_course(trial, reference, plain, trial.files.after_training())
+        finding = other if other is not None and other.code != ROUNDING else finding
+    count = trial.attempts.count - before
+    steps = compared(first, [resume.attempt for resume in course.resumes])
     row = Scenario.judged("killed and started again", trial.plan, count, steps, finding, course.tried)
     row = replace(row, not_compared=times)
     if finding is not None and finding.code in _VERDICTS:
@@ -82,6 +81,22 @@ def killed(trial: Trial, reference: Reference) -> tuple[list[Scenario], list[str
     return rows, notes, positions, other_aside(*reference.files, wrote) if finding is None else []
 
 
+def _of_course(
+    trial: Trial, reference: Reference, course: Interrupted, wrote: Digests
+) -> tuple[Reference, tuple[str, ...], Finding | None]:
+    """What differs, with the reference beside which times are no difference, and what is not compared for that
+    reason."""
+    finding = _of_resumes(reference.first, reference.again, course.resumes)
+    times: tuple[str, ...] = ()
+    if trial.attempts.stopped is None:
+        finding = _of_end_of_steps(reference, course.resumes, course.failure, finding)
+        if finding is None:
+            last = course.resumes[-1].attempt
+            reference, times = without_times(trial, reference, last, wrote)
+            finding = _of_what_it_wrote(trial, reference, course.resumes, wrote)
+    return reference, times, finding
+
+
 def _position(first: AttemptTrace, resume: Resume) -> Position:
     known = None if resume.again is None else resume.attempt.resumed_at
     samples = samples_of_resume(first, resume)
@@ -90,6 +105,7 @@ def _position(first: AttemptTrace, resume: Resume) -> Position:
 
 # ------------------------------------------------------------------------ what differs
 
+TWO_SAVES = "files-of-two-saves"
 _VERDICTS = {"no-checkpoint": NOT_JUDGED, "begins-again": NOT_JUDGED, ROUNDING: "equal within rounding"}
 
 
@@ -144,7 +160,7 @@ def _of_what_it_wrote(
 
 def _two_saves(resume: Resume, what: str, place: str) -> Finding:
     return Finding(
-        "files-of-two-saves",
+        TWO_SAVES,
         Severity.ERROR,
         f"after a kill between two files of one save the script goes on otherwise: {what}",
         place=place,

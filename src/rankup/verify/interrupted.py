@@ -30,11 +30,12 @@ class Interrupted:
 _PATIENCE, _PATIENCE_S = 20, 180.0
 
 
-def interrupt(trial: Trial, first: AttemptTrace) -> Interrupted:
-    """One interruption after another, each resumed by the next attempt; the last attempt trains to the end."""
+def interrupt(trial: Trial, first: AttemptTrace, without: str = "") -> Interrupted:
+    """One interruption after another, each resumed by the next attempt; the last attempt trains to the end.
+    ``without``: a kind that is left out."""
     course, attempts, plan = Interrupted(), trial.attempts, trial.plan
     attempts.patience = max(_PATIENCE_S, _PATIENCE * attempts.seconds)
-    chosen = choose(first, plan.kills, shortened=first.final_step == plan.steps)
+    chosen = choose(first, plan.kills, shortened=first.final_step == plan.steps, without=without)
     attempts.announce(len(chosen))
     left: list[Interruption | None] = [*chosen, None]
     last: Interruption | None = None  # from which the next attempt resumes

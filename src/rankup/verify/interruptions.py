@@ -56,10 +56,13 @@ def left_out(first: AttemptTrace, wanted: int | None, *, shortened: bool = False
     return [kind.words for kind in _kinds(first, shortened=shortened)[wanted:]] if wanted is not None else []
 
 
-def choose(first: AttemptTrace, wanted: int | None, *, shortened: bool = False) -> list[Interruption]:
+def choose(
+    first: AttemptTrace, wanted: int | None, *, shortened: bool = False, without: str = ""
+) -> list[Interruption]:
     """So many, the first rows of ``KINDS`` first; None: one of each kind, and one after a step for the second save. In
-    the order of the training, each after another save. ``shortened``: the training has no end of its own."""
-    kinds = _kinds(first, shortened=shortened)
+    the order of the training, each after another save. ``shortened``: the training has no end of its own. ``without``:
+    not this kind."""
+    kinds = [kind for kind in _kinds(first, shortened=shortened) if kind.name != without]
     if wanted is not None:
         more = [KINDS[0]] * max(0, wanted - len(kinds))
         kinds = [*kinds[:wanted], *more]

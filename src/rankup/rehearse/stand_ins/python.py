@@ -104,7 +104,9 @@ def _target(program: Program, here: Here) -> Program | None:
     if program.kind != "launcher":
         return program
     agent = agent_of(program.launcher, program.arguments, here.env, here.cwd)
-    if not agent.target.endswith(".py"):
+    if not agent.command:
+        return Program("training", missing=True)
+    if agent.is_module or not agent.target:
         return None
     return script(agent.target, (), here.cwd, here.env)
 
