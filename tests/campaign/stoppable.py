@@ -66,6 +66,7 @@ model, opt, data = run.prepare(
 )
 schedule = torch.optim.lr_scheduler.StepLR(opt, 1, gamma=0.9)
 run.register(schedule=schedule)
+run.forget("asked", "steps")  # of one attempt: when it is to ask
 steps = 0
 for epoch in run.epochs(EPOCHS, data):
     for x in epoch:

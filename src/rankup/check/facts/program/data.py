@@ -8,6 +8,7 @@ from functools import cached_property
 
 from rankup.check.facts.program.code import ProgramCode
 from rankup.check.facts.program.module import Call, Module, Scope, last_name
+from rankup.check.facts.program.reaching import reaching
 from rankup.check.facts.program.sounds import EVALUATION, TRAINING, may_step_name
 from rankup.check.facts.program.value import Kind, Value, constants, kinds, objects, part_of
 
@@ -184,7 +185,8 @@ class _Reader:
             for part in inner[:4]:
                 found += self.iterated(part, scope, depth + 1)
         elif isinstance(node, ast.Name):
-            for definition in scope.definitions.get(node.id, ())[:4]:
+            reached, _ = reaching(list(scope.definitions.get(node.id, ())), node, scope.module)
+            for definition in reached[:4]:
                 if isinstance(definition.value, ast.Call) and not definition.item:
                     found += self._unpacked(definition.value, definition.path, scope, depth)
         return found

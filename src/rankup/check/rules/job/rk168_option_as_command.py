@@ -21,8 +21,10 @@ def _follows_options(job: Job, command: Command) -> bool:
         return False
     last = max(before, key=lambda one: one.span.end)
     between = job.document.text[last.span.end : command.span.start]
-    plain = all(not line.strip("\\ \t\r") or line.lstrip().startswith("#") for line in between.split("\n"))
-    return plain and any(word.head.startswith("-") for word in last.argv)
+    rest = (line.strip("\\ \t\r") for line in between.split("\n"))
+    return all(not line or line.startswith("#") for line in rest) and any(
+        word.head.startswith("-") for word in last.argv
+    )
 
 
 def find(job: Job) -> Iterator[Match]:
@@ -42,6 +44,8 @@ def find(job: Job) -> Iterator[Match]:
             why = "The line before it is empty: the command has ended there."
         elif before.lstrip().startswith("#"):
             why = "The line before it is a comment: the command has ended there, also if the comment ends with \\."
+        elif re.search(r"\\\s+#", before):
+            why = "A comment follows the \\ of the line before it, which then continues nothing."
         else:
             why = "The line before it does not end with \\."
         option = text.split()[0]
