@@ -24,7 +24,10 @@ def find(program: Program) -> Iterator[Match]:
     for call, path in saves(program):
         if not program.guards.limited(call.node, call.scope):
             if program.whole and program.on_all_ranks(call) and _by_all(program, call, path):
-                message = f"All ranks write {ast.unparse(path)} at the same time."
+                sites = program.graph.sites.get(call.scope, [])
+                bare = [site.call for site in sites if not _by_condition(program, site.call)]
+                by = f" (by line {bare[0].node.lineno})" if 0 < len(bare) < len(sites) else ""
+                message = f"All ranks write {ast.unparse(path)} at the same time{by}."
                 yield match(call.module, call.node, message, *_edit(call))
         elif not program.one_node and not program.spawns and not program.started:
             yield from _by_each_node(program, call, path)
@@ -35,7 +38,7 @@ def _by_all(program: Program, call: Call, path: ast.expr) -> bool:
 
 
 def _by_condition(program: Program, call: Call, depth: int = 0) -> bool:
-    """Whether a condition that may mean the rank or a single process stands around the save, or around its callers."""
+    """Whether a condition that may mean the rank or a single process stands around the save, or around each call."""
     if any(sounds(test, MAY_SAVE) for test in tests_around(call.module, call.node)):
         return True
     for statement in call.scope.body:  # if world_size != 1: raise
@@ -44,7 +47,7 @@ def _by_condition(program: Program, call: Call, depth: int = 0) -> bool:
             if ends and sounds(statement.test, LEAVES_EARLY):
                 return True
     sites = program.graph.sites.get(call.scope, [])
-    return depth < 4 and any(_by_condition(program, site.call, depth + 1) for site in sites)
+    return bool(sites) and depth < 4 and all(_by_condition(program, site.call, depth + 1) for site in sites)
 
 
 def _one_path(program: Program, path: ast.expr, scope: Scope) -> bool:
