@@ -36,7 +36,7 @@ _WORDS = (
     "not known", "only support", "only dense", "make: ", "make[", "valid samples", "nltk downloader", "no longer alive",
     "access fault", "times out", "nccl warn", "net/ofi", "equal chunk", "larger than", "cannot work", "overflow",
     "probably activate", "to pad ", "can't move", "are not used by default", "no action", "need at least", "couldn't",
-    "6 feet", "library path", "tcl_async",
+    "6 feet", "library path", "tcl_async", "not compatible",
 )  # fmt: skip
 _DIGITS = re.compile(r"\d+")
 _LONGEST = 4000

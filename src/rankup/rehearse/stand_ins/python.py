@@ -54,6 +54,9 @@ def main(here: Here) -> int:  # noqa: RET503 # the last line does not return
         if here.background:
             wait_until_quiet(here)
         return 0
+    if program.kind == "probe" and program.launcher:
+        here.note(f"{' '.join([here.name, *here.args])}: noted, not done")
+        return 0
     if program.kind == "probe":
         # torch may not be here, and sees no GPU here: a stand-in tells it what the job's nodes have.
         stubs = here.scenario.scratch / "stubs"
