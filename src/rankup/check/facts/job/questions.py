@@ -50,9 +50,10 @@ def _has_hosts(launch: Launch) -> bool:
 
 
 def _manual(job: Job) -> bool:
-    """Other ways to reach the nodes: submitting more jobs, Ray, Dask, GNU parallel."""
+    """Other ways to reach the nodes: submitting more jobs, Ray, Dask, GNU parallel, a site's own mpirun."""
     return any(
         command.name in ("sbatch", "qsub", "ray", "dask", "parallel", "flux", "salloc")
+        or command.name.endswith(("mpirun", "mpiexec"))
         for command in job.commands
     )
 
