@@ -286,8 +286,8 @@ class Runner(ShellReader):
             and script.known in ("python", "python3")
         ):
             script = start.arguments[0] if start.arguments else None
-        if start.launcher == "accelerate":
-            self._configure(start)
+        if start.launcher == "accelerate" and "config_file" in start.options:
+            self._configure(start, start.options["config_file"])
         path = path_of(script, self.state.folder, HERE) if script is not None else ""
         self.launches.append(
             Launch(
@@ -297,17 +297,16 @@ class Runner(ShellReader):
             )
         )  # fmt: skip
 
-    def _configure(self, start: LauncherLine) -> None:
+    def _configure(self, start: LauncherLine, file: Value) -> None:
         """What accelerate's configuration file gives in place of options."""
-        word = start.options.get("config_file")
-        path = path_of(word, self.state.folder, HERE) if word is not None else ""
+        path = path_of(file, self.state.folder, HERE)
         document = self.find_script(path) if path else None
-        if word is not None and document is None:
-            self.not_found(word)
-        elif word is not None and document is not None:
-            for option, text in accelerate_config(document.text).items():
-                start.options.setdefault(option, Value((Literal(text, word.span),)))
-                start.words.setdefault(option, word)
+        if document is None:
+            self.not_found(file)
+            return
+        for option, text in accelerate_config(document.text).items():
+            start.options.setdefault(option, Value((Literal(text, file.span),)))
+            start.words.setdefault(option, file)
 
     def _start(self, command: Command, line: LauncherLine) -> Start:
         """The numbers of a launch, for the rules of its program."""

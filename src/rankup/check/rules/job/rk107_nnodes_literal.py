@@ -36,10 +36,8 @@ def find(job: Job) -> Iterator[Match]:
         place = is_written(job.document, value)
         edits = (Edit(place, "$SLURM_NNODES"),) if place is not None and job.scheduler == "slurm" else ()
         shown = launch.words["nnodes"].span if place is not None else launch.span
-        option, file = (
-            "--nnodes" if launch.is_torchrun else "--num_machines",
-            launch.options.get("config_file"),
-        )
+        option = "--nnodes" if launch.is_torchrun else "--num_machines"
+        file = launch.options.get("config_file")
         by = f" by {file.text}" if file is not None and launch.words["nnodes"] is file else ""
         yield Match(
             job.document,

@@ -22,9 +22,8 @@ def _follows_options(job: Job, command: Command) -> bool:
     last = max(before, key=lambda one: one.span.end)
     between = job.document.text[last.span.end : command.span.start]
     rest = (line.strip("\\ \t\r") for line in between.split("\n"))
-    return all(not line or line.startswith("#") for line in rest) and any(
-        word.head.startswith("-") for word in last.argv
-    )
+    plain = all(not line or line.startswith("#") for line in rest)
+    return plain and any(word.head.startswith("-") for word in last.argv)
 
 
 def find(job: Job) -> Iterator[Match]:
