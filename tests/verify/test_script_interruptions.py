@@ -138,6 +138,18 @@ def test_two_files_that_a_kill_leaves_of_two_saves_are_named(tmp_path: Path):
     assert "before meta.json was written" in answer["findings"][0]["why"]
 
 
+@pytest.mark.slow
+def test_what_is_forgotten_at_every_kill_is_not_blamed_on_two_files(tmp_path: Path):
+    # A history that no resume loads, in the file that the kill between two files leaves out.
+    program = PAIR.replace("start = 0\n", "start, history = 0, []\n")
+    program = program.replace('{"epoch": epoch + 1}', '{"epoch": epoch + 1, "history": history}')
+    (tmp_path / "train.py").write_text(
+        program.replace("    torch.save(", "    history.append(epoch)\n    torch.save(")
+    )
+    code, answer = verify(tmp_path, "train.py")
+    assert code == 1 and [finding["code"] for finding in answer["findings"]] == ["other-files"], answer
+
+
 @pytest.mark.campaign
 def test_a_loss_scale_that_begins_again_is_named(tmp_path: Path):
     (tmp_path / "train.py").write_text(SCRIPT)
