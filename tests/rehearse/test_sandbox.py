@@ -74,6 +74,19 @@ def test_each_node_has_its_own_tmp_which_stays_from_step_to_step(tmp_path: Path)
     assert {"node1: of-the-first own-node1", "node2: own-node2", "all-0", "all-1"} <= set(said)
 
 
+def test_an_environment_in_tmp_is_on_each_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with tempfile.TemporaryDirectory(dir="/tmp") as environment:
+        command = Path(environment, "bin", "torchrun")
+        command.parent.mkdir()
+        command.write_text("#!/bin/sh\n")
+        command.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{command.parent}:{os.environ['PATH']}")  # a stand-in lies over it
+        report = rehearsed(
+            tmp_path, f"srun ls {command}; python train.py", ("--nodes=2", "--ntasks-per-node=1")
+        )
+        assert report.rehearsal.output.splitlines().count(str(command)) == 2
+
+
 def test_what_pythons_import_writes_is_no_change_of_the_script(tmp_path: Path):
     folder = tmp_path / "project"
     (folder / "package").mkdir(parents=True)

@@ -186,6 +186,7 @@ def _once(
             mpi=options.mpi, time=options.job_seconds, started=time.time(), for_real=options.for_real,
             confined=options.confined, python=sys.executable, source=str(Path(__file__).parents[2]),
             user=env.get("USER", "user"), home=env.get("HOME", "/root"),
+            in_tmp=tuple(map(str, Path("/tmp").iterdir())),
         )  # fmt: skip
         left_out: list[str] = []
         if not options.confined:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ class Scenario:
     mpi: str = ""  # who answers to mpirun and mpiexec: openmpi, hydra, pals; "": whose options they get
     time: int = 3600  # of the job, in seconds
     started: float = 0.0
+    in_tmp: Sequence[str] = ()  # the paths that this machine has in /tmp, before the job
     for_real: bool = False
     queue: str = ""  # a folder: a scheduler looks there for commands that change the queue; "": none does
     restarts: int = 0  # how often the job was requeued
