@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import uuid
@@ -18,8 +19,13 @@ from rankup.world.address import rendezvous
 
 @pytest.fixture
 def job() -> str:
-    """An id of its own for each test: the kernel keeps a port for a while after its connections are closed."""
-    return str(uuid.uuid4().int % 10**9)
+    """An id of its own for each test, whose first port nobody has: the kernel keeps a port for a while after its
+    connections are closed, and other tests run beside this one."""
+    while True:
+        job = str(uuid.uuid4().int % 10**9)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("", ports(job)[0]))
+            return job
 
 
 def step(job_id: str, rank: int, world_size: int) -> dict[str, str]:
