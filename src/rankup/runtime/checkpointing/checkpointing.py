@@ -147,7 +147,8 @@ class Checkpointing:
         if run.directory is not None and run.world.is_main:
             run.directory.listening.touch()
             self._listening.callback(run.directory.listening.unlink, missing_ok=True)
-        registered_state.check_whole(run)
+        registered_state.loop_begins(run)
+        registered_state.check(run)
         self._steps.begin(self._listening)
         parts.note_begin(run)
         parts.settings.begin()
@@ -235,7 +236,11 @@ class Checkpointing:
         if self._saves.saver is None or self._replays:
             return
         error = None
-        if watch is not None and run.batch is not None and feed is not None:
+        try:
+            registered_state.check(run)
+        except RankupError as unsaveable:
+            error = unsaveable
+        if error is None and watch is not None and run.batch is not None and feed is not None:
             error = watch.look(run.batch.value, feed.position.epoch) or watch.say()
         self._raise_on_all(error)
 

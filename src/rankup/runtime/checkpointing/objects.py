@@ -1,12 +1,14 @@
 """Any object of the script, registered: its attributes, as far as they are plain values or have a state.
 
 Saved is what has changed since it was registered: what the script only sets (a number of epochs, a path) stays the
-script's. An attribute is restored in place where that is possible. What snapshots hold already (models, optimizers,
-what else is registered) is left alone, and of prepared modules only the attributes that are not torch's are looked at.
+script's. An attribute that has held one object since the loop began is restored in place (``held.py``). What snapshots
+hold already (models, optimizers, what else is registered) is left alone, and of prepared modules only the attributes
+that are not torch's are looked at.
 """
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator
 from enum import Enum
@@ -19,15 +21,12 @@ from torch.optim import Optimizer
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.adapters import (
     Adapter,
+    ContainerAdapter,
     adapter_of,
-    article,
-    content,
-    is_array,
     other,
-    packed,
-    unpacked,
-    unsaveable,
 )
+from rankup.runtime.checkpointing.held import Held
+from rankup.runtime.checkpointing.packing import article, content, is_array, packed, unpacked, unsaveable
 from rankup.runtime.unregistered.marks import SIMPLE, mark_of, mark_of_state
 from rankup.runtime.unregistered.walk import OF_TORCH, attributes_of, is_watched, key_of
 
@@ -67,10 +66,15 @@ class ObjectAdapter(Adapter):
         self._holders: set[_Path] = set()  # of what a process makes before its loop
         self._begun = {leaf.path: _mark(leaf.value) for leaf in self._leaves(self._holders)}
         self._there: set[_Path] = set()  # likewise, of what no snapshot makes anew
+        self._held = Held()
+        self._kinds: dict[_Path, type] = {}  # of each value then
 
     def loop_begins(self) -> None:
         """What the script has made by now, it makes in each attempt."""
+        self._held, self._kinds = Held(), {}
         for leaf in self._leaves(self._holders):
+            self._held.note(leaf.value, leaf.path)
+            self._kinds[leaf.path] = type(leaf.value)
             if not _makeable(self._adapted(leaf.value)):
                 self._there.add(leaf.path)
 
@@ -84,9 +88,17 @@ class ObjectAdapter(Adapter):
             adapter = self._adapted(leaf.value)
             # A thing with a load_state_dict of its own may make it there.
             made_anew = leaf.path in self._there or hasattr(self.thing, "load_state_dict")
-            if not (_makeable(adapter) or made_anew):
+            kind = type(leaf.value)
+            # A snapshot knows no maxlen of a deque, and no other class.
+            filled = isinstance(leaf.value, (list, dict, set, deque)) and kind not in (list, dict, set)
+            makeable = _makeable(adapter) and (not filled or self._kinds.get(leaf.path) is kind)
+            if not (makeable or made_anew):
                 raise self._of_training(leaf.value, leaf.path)
             state = {"plain": _plain(leaf.value)} if adapter is None else adapter.state_dict()
+            if (path := self._held.path_of(leaf.value)) is not None:
+                state = {**state, "place": path}
+            if kind is set:
+                state = {**state, "set": True}
             saved.append([[list(key) for key in leaf.path], state])
         return saved
 
@@ -95,11 +107,16 @@ class ObjectAdapter(Adapter):
         for keys, saved in places:
             path = _path(keys)
             leaf = live.get(path)
-            adapter = self._adapted(leaf.value) if leaf is not None else None
-            if adapter is not None and adapter.kind in saved and _fits(leaf.value, saved):  # type: ignore[union-attr]
+            before = leaf.value if leaf is not None else None
+            there = self._held.at(saved.get("place")) if _MAKEABLE & saved.keys() else before
+            adapter = self._adapted(there) if there is not None else None
+            holder = self._holder(path)
+            if adapter is not None and adapter.kind in saved and _fits(there, saved):
                 adapter.load_state_dict(saved)
-            elif (holder := self._holder(path)) is not None and _MAKEABLE & saved.keys():
-                _put(holder, path[-1], _made(saved, self._device, leaf.value if leaf is not None else None))
+                if there is not before and holder is not None:  # it was at another place when the loop began
+                    _put(holder, path[-1], there)
+            elif holder is not None and _MAKEABLE & saved.keys():
+                _put(holder, path[-1], self._made(saved, before))
             else:
                 at = _written(path)
                 raise other(self._name, f"{at} of it, which this process has not made before its loop")
@@ -142,6 +159,16 @@ class ObjectAdapter(Adapter):
                 return None
         return at
 
+    def _made(self, saved: dict[str, Any], before: Any) -> Any:
+        """A new value of what was saved, of the kind of the one ``before``."""
+        if "items" not in saved:
+            return _made(saved, self._device, before)
+        kind = dict if isinstance(saved["items"], dict) else set if saved.get("set") else list
+        own = isinstance(before, (list, dict, set, deque)) and type(before) not in (list, dict, set)
+        new = copy.copy(before) if own and isinstance(before, dict) is (kind is dict) else kind()
+        ContainerAdapter(self._name, new, self._device, self._held).load_state_dict(saved)
+        return new
+
     def _leaves(self, holders: set[_Path] | None = None) -> Iterator[_Leaf]:
         """``holders``: gets the paths of what holds them."""
         known = self._known(self.thing) - {id(self.thing)}
@@ -151,7 +178,7 @@ class ObjectAdapter(Adapter):
     def _adapted(self, value: Any) -> Adapter | None:
         if isinstance(value, (nn.Module, Optimizer)):
             return Adapter("state_dict", self._name, value, value.state_dict, value.load_state_dict)
-        return adapter_of(self._name, value, self._device)
+        return adapter_of(self._name, value, self._device, self._held)
 
 
 def _makeable(adapter: Adapter | None) -> bool:
@@ -253,10 +280,10 @@ def _made(saved: dict[str, Any], device: torch.device, before: Any) -> Any:
         return kind(plain) if kind.__module__ == "numpy" and not hasattr(before, "__len__") else plain
     if "tensor" in saved:
         at = before.device if isinstance(before, torch.Tensor) else device
-        return saved["tensor"].clone().to(at)
-    if "array" in saved:
-        return saved["array"].numpy().copy()
-    return unpacked(saved.get("items"))
+        made = saved["tensor"].clone().to(at)
+        return made.requires_grad_() if getattr(before, "requires_grad", False) else made
+    assert "array" in saved
+    return saved["array"].numpy().copy()
 
 
 def _put(holder: Any, key: tuple[bool, Any], value: Any) -> None:

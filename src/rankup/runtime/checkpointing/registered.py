@@ -26,12 +26,9 @@ from rankup.runtime.checkpointing.adapters import (
     Adapter,
     Stateful,
     adapter_of,
-    article,
-    content,
-    is_array,
     refused,
-    unsaveable,
 )
+from rankup.runtime.checkpointing.packing import article, content, is_array, unsaveable
 from rankup.runtime.unregistered.marks import SIMPLE
 from rankup.runtime.unregistered.walk import cannot_be_set, is_watched, of_library
 

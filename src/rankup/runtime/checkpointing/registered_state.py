@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from rankup.errors import RankupError
-from rankup.runtime.checkpointing.adapters import Adapter, Stateful
+from rankup.runtime.checkpointing.adapters import Adapter, ContainerAdapter, Stateful
 from rankup.runtime.checkpointing.registered import Declared, Value, Values, as_stateful
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import sampled_order
@@ -70,6 +70,8 @@ def declared(run: RunContext, before: Any = None) -> tuple[set[Any], set[int], d
         if before is not None and held is before:
             break
         known |= Walk((known | optimizers) - {id(held)}, optimizers).look({"": held}).seen
+        if isinstance(thing, ContainerAdapter):
+            known |= thing.kept()
         if isinstance(held, nn.Module):
             known |= {id(tensor) for tensor in (*held.parameters(), *held.buffers())}
     for feed in run.feeds:
@@ -98,12 +100,16 @@ def register_own(run: RunContext, meter: Stateful) -> None:
         run.registered[LOSS_SCALE] = scaler
 
 
-def check_whole(run: RunContext) -> None:
-    """RankupError if something registered holds shards of tensors, which its snapshot could not put together. Checked
-    when a loop begins, and not at the first save."""
-    for name, thing in run.registered.items():
+def loop_begins(run: RunContext) -> None:
+    for thing in run.registered.values():
         if isinstance(thing, Adapter):
             thing.loop_begins()
+
+
+def check(run: RunContext) -> None:
+    """RankupError if a snapshot cannot contain something registered, or holds shards of tensors, which it could not put
+    together. Checked when a loop begins and at its first steps, and not only at the first save."""
+    for name, thing in run.registered.items():
         _check_whole(run, name, thing.state_dict())
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from rankup.core.files import replacing
-from rankup.runtime.checkpointing.adapters import as_torch, is_packed, unpacked
+from rankup.runtime.checkpointing.packing import as_torch, is_packed, unpacked
 from rankup.runtime.checkpointing.registered_state import is_per_rank
 from rankup.runtime.context import RunContext
 from rankup.snapshots.diff import largest_difference

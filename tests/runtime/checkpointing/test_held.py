@@ -1,0 +1,166 @@
+"""What a registered thing has held since its loop began is restored in place: the script may know it by other names."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from torch import nn
+
+import rankup
+from ranks import run_ranks
+from rankup.runtime.checkpointing.adapters import ContainerAdapter
+
+X = torch.linspace(-1, 1, 12, dtype=torch.float64)[:, None]
+CPU = torch.device("cpu")
+
+
+class Statistics:
+    pass
+
+
+def aliased(folder: Path, killed: int | None, kind: str) -> Any:
+    """A training that uses what a registered thing holds by names of its own."""
+    run = rankup.init(
+        snapshots=rankup.Snapshots(every="3 steps", directory=folder, asynchronous=False), precision="fp64"
+    )
+    model, opt, data = run.prepare(
+        nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.01), rankup.ResidentData(X), global_batch=6
+    )
+    held: dict[str, Any] = {
+        "n": torch.zeros((), dtype=torch.float64),
+        "seen": [],
+        "sums": numpy.zeros(2),
+        "rows": {"a": [torch.zeros(1)]},
+        "first": X[0],  # a view of the data, in whose place the loop puts something else
+        "ping": torch.zeros(1),
+        "pong": torch.ones(1),
+    }
+    n, seen, sums, rows, ping, pong = (held[name] for name in ("n", "seen", "sums", "rows", "ping", "pong"))
+    thing: Any = held
+    if kind == "object":
+        thing = Statistics()
+        vars(thing).update(held)
+        held = vars(thing)
+    run.register(held=thing)
+    for x in run.steps(data, epochs=4):
+        if run.global_step == killed:
+            return None
+        n += 1
+        seen.append(run.global_step)
+        sums += 1
+        rows["a"][0].add_(1)
+        rows.setdefault("b", []).append(1)
+        held["first"] = run.gather(x)[0] * 2
+        ping.add_(2)
+        held["ping"], held["pong"] = held["pong"], held["ping"]
+        (model(x) - n * x).square().mean().backward()
+        opt.step()
+        opt.zero_grad()
+    by_name = [n.item(), seen, sums.tolist(), rows["a"][0].item(), rows["b"], ping.item(), pong.item()]
+    in_it = [held["n"] is n, held["seen"] is seen, held["sums"] is sums, held["rows"] is rows]
+    return [by_name, in_it, held["ping"].item(), held["pong"].item(), held["first"].item(), X.sum().item()]
+
+
+@pytest.mark.parametrize("kind", ["dict", "object"])
+def test_names_of_the_script_and_the_registered_thing_have_one_object_after_a_resume(
+    tmp_path: Path, kind: str
+):
+    (whole,) = run_ranks(aliased, 1, tmp_path / "whole", None, kind)
+    assert run_ranks(aliased, 1, tmp_path / "killed", 5, kind) == [None]
+    assert run_ranks(aliased, 1, tmp_path / "killed", None, kind) == [whole]
+    assert whole[0][0] == 8.0 and whole[1] == [True] * 4
+
+
+def restored(thing: Any, again: Any) -> ContainerAdapter:
+    """``again``, as a new process has made it, with what a snapshot has of ``thing``."""
+    saved = ContainerAdapter("thing", thing, CPU).state_dict()
+    adapter = ContainerAdapter("thing", again, CPU)
+    adapter.loop_begins()
+    adapter.load_state_dict(saved)
+    return adapter
+
+
+def test_what_the_loop_has_put_into_a_place_does_not_overwrite_what_lay_there():
+    data = torch.zeros(3)
+    begun = {"best": data[0]}
+    first = ContainerAdapter("thing", begun, CPU)
+    first.loop_begins()
+    begun["best"] = torch.tensor(7.0)
+    again = {"best": data[1]}
+    second = ContainerAdapter("thing", again, CPU)
+    second.loop_begins()
+    second.load_state_dict(first.state_dict())
+    assert again["best"] == 7.0
+    assert data.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_an_object_that_a_container_holds_twice_is_one_object_again():
+    one, tensor, array = [1], torch.ones(2), numpy.ones(2)
+    again: list[Any] = []
+    restored([one, {"same": one}, (tensor, tensor), array, [array]], again)
+    assert again[0] is again[1]["same"] and again[2][0] is again[2][1] and again[3] is again[4][0]
+    assert again[0] == [1]
+
+
+def test_equal_objects_stay_two():
+    again: list[Any] = []
+    restored([[1], [1], torch.ones(1), torch.ones(1)], again)
+    assert again[0] is not again[1] and again[2] is not again[3]
+
+
+def test_a_shape_that_the_training_has_changed_is_made_anew():
+    begun = {"seen": torch.zeros(2)}
+    first = ContainerAdapter("thing", begun, CPU)
+    first.loop_begins()
+    begun["seen"].resize_(3)
+    again = {"seen": torch.zeros(2)}
+    second = ContainerAdapter("thing", again, CPU)
+    second.loop_begins()
+    second.load_state_dict(first.state_dict())
+    assert again["seen"].shape == (3,)
+
+
+def test_a_tensor_that_the_loop_put_away_is_not_kept_in_memory():
+    held = {"best": torch.zeros(2)}
+    adapter = ContainerAdapter("held", held, CPU)
+    adapter.loop_begins()
+    held["best"] = torch.ones(2)
+    assert adapter._held.at(("best",)) is None
+
+
+def replaced(folder: Path, killed: int | None) -> Any:
+    run = rankup.init(
+        snapshots=rankup.Snapshots(every="3 steps", directory=folder, asynchronous=False), precision="fp64"
+    )
+    model, opt, data = run.prepare(
+        nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.01), rankup.ResidentData(X), global_batch=6
+    )
+    thing = Holder(deque(maxlen=2))
+    run.register(thing=thing)
+    for x in run.steps(data, epochs=4):
+        if run.global_step == killed:
+            return None
+        thing.recent = deque([*thing.recent, run.global_step], maxlen=2)
+        thing.seen = {run.global_step}
+        model(x).sum().backward()
+        opt.step()
+        opt.zero_grad()
+    return repr(vars(thing))
+
+
+class Holder(SimpleNamespace):
+    def __init__(self, recent: Any) -> None:
+        self.recent, self.seen = recent, None
+
+
+def test_a_deque_that_each_step_makes_anew_keeps_its_length_and_a_set_its_kind(tmp_path: Path):
+    (whole,) = run_ranks(replaced, 1, tmp_path / "whole", None)
+    run_ranks(replaced, 1, tmp_path / "killed", 5)
+    assert run_ranks(replaced, 1, tmp_path / "killed", None) == [whole]
+    assert whole == "{'recent': deque([6, 7], maxlen=2), 'seen': {7}}"
