@@ -11,7 +11,7 @@ import functools
 import itertools
 import random
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import SimpleNamespace
@@ -417,6 +417,21 @@ class OfLibrary(nn.Module):
 OfLibrary.__module__ = "numpy"
 
 
+def second_data() -> DataLoader[Any]:
+    return DataLoader(torch.arange(20.0), batch_size=1)  # type: ignore[arg-type]
+
+
+def endless(loader: Iterable[Any]) -> Iterator[Any]:
+    while True:
+        for batch in loader:  # noqa: UP028
+            yield batch
+
+
+def endless_from(loader: Iterable[Any]) -> Iterator[Any]:
+    while True:
+        yield from loader
+
+
 PROGRAMS: dict[str, tuple[Callable[[], Made], Callable[[Any], float]]] = {
     "a tensor with its graph": (lambda: the_same(Recurrent()), lambda held: float(held.add())),
     "a module of a library": (lambda: the_same(OfLibrary()), lambda held: float(held.add())),
@@ -495,6 +510,8 @@ PROGRAMS: dict[str, tuple[Callable[[], Made], Callable[[Any], float]]] = {
         lambda: loader_of(iter(DataLoader(torch.arange(20.0), batch_size=1))),  # type: ignore[arg-type]
         advance,
     ),
+    "endless generator over a DataLoader": (lambda: loader_of(endless(second_data())), advance),
+    "endless generator that yields from it": (lambda: loader_of(endless_from(second_data())), advance),
     "cycle over a DataLoader": (
         lambda: loader_of(itertools.cycle(DataLoader(torch.arange(3.0), batch_size=1))),  # type: ignore[arg-type]
         advance,

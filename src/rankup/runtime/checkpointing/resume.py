@@ -28,7 +28,7 @@ from rankup.snapshots.snapshot import Snapshot
 def resume(run: RunContext, parts: StateParts, found: Snapshot, feed: DataFeed) -> None:
     """Restore what ``found`` contains, for a loop over ``feed``. RankupError, before anything has changed, if it
     belongs to another run, or if a value that it has noted would be lost. A collective."""
-    noted, set_first = _noted(run, found)
+    noted, set_first, constants = _noted(run, found)
     caches = {path: told for path, told in set_first.items() if len(told) > 2}  # those with their content
     again = _registered_since(run, found.metadata["registered"], caches | noted)
     state.check(run, parts, found.metadata, again)
@@ -36,6 +36,10 @@ def resume(run: RunContext, parts: StateParts, found: Snapshot, feed: DataFeed) 
     if parts.watch is not None:
         since = {name.removesuffix(".*") for name in again}
         lost = parts.watch.check(noted, {path for paths in again.values() for path in paths}, since)
+        if found.world_size == run.world.world_size:  # else a rank's share of something is another one
+            lost = lost or parts.watch.check_constants(
+                {path: told for path, told in constants.items() if path not in noted}
+            )
     raise_on_all(run.control, "the values that no snapshot holds", lost)
     outline = found.outline()
     tensors = {
@@ -124,10 +128,11 @@ def _declared(run: RunContext) -> dict[str, str]:
     return found
 
 
-def _noted(run: RunContext, found: Snapshot) -> tuple[Noted, Noted]:
-    """What rank 0 has noted beside the snapshot, and the caches of its first step, on all ranks. A collective."""
+def _noted(run: RunContext, found: Snapshot) -> tuple[Noted, Noted, Noted]:
+    """What rank 0 has noted beside the snapshot, the caches of its first step, and constants, on all ranks. A
+    collective."""
     state = found.first_rank_state() if run.world.is_main else {}
-    told = [(state.get("noted", {}), state.get("caches", {}))]
+    told = [(state.get("noted", {}), state.get("caches", {}), state.get("constants", {}))]
     if run.control is not None:
         what = "what a snapshot has noted"
         run.control.add(what)

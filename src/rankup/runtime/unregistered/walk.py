@@ -38,6 +38,7 @@ from rankup.runtime.unregistered.marks import SIMPLE, Mark, joined, mark_of, mar
 MOST_OBJECTS = 20_000
 _MOST_ITEMS = 2_000  # of a container that is not plain
 _STATEFUL = (nn.Module, Optimizer, LRScheduler)
+_ITERATORS_IN_EACH_OTHER = 4
 _REFERENCES = 3  # to a frame's dict: the frame, a variable, and the call that counts them
 #: Of a module: its class, and the names of the modules in it.
 PARTS = " parts"
@@ -180,12 +181,12 @@ class Walk:
         return any(type(item) not in SIMPLE and id(item) in self._known for item in items)
 
     def _generator(self, path: str, value: GeneratorType[Any, Any, Any]) -> None:
-        """Its place and its plain variables are one value: one that has not begun has no variables."""
+        """Its place, those of the iterators that it goes over, and its plain variables are one value: one that has not
+        begun has none of these."""
         frame = value.gi_frame
         variables = {} if frame is None else variables_of(frame)
         marks = [(name, mark) for name, held in variables.items() if (mark := mark_of(held)) is not None]
-        place = Mark(f"{None if frame is None else frame.f_lasti}", "")
-        self.found.setdefault(path, joined([("", place), *marks], type(value).__name__))
+        self.found.setdefault(path, joined([*_places(value), *marks], type(value).__name__))
         self._add(path, variables.items(), ".{}")
 
     def _object(self, path: str, value: Any) -> None:
@@ -269,6 +270,26 @@ class Walk:
     def _note(self, value: Any) -> None:
         self.seen.add(id(value))
         self._kept.append(value)
+
+
+def _places(value: Any, depth: int = _ITERATORS_IN_EACH_OTHER) -> Iterator[tuple[str, Mark]]:
+    """Of an iterator, and of those that it goes over. A generator's ``for`` keeps its iterator in no variable."""
+    held: list[Any] = []
+    if (plain := mark_of(value)) is not None:
+        yield "", plain
+    elif isinstance(value, GeneratorType):
+        yield "", Mark(f"{None if value.gi_frame is None else value.gi_frame.f_lasti}", "")
+        # Up to Python 3.10 its frame refers to them.
+        held = gc.get_referents(value if sys.version_info >= (3, 11) else value.gi_frame)
+    elif isinstance(value, ITERATORS):
+        held = gc.get_referents(value)
+    else:  # of a library: a DataLoader's counts its batches
+        yield from (
+            (name, mark) for name, each in attributes_of(value) if (mark := mark_of(each)) is not None
+        )
+    for each in held if depth else ():
+        if hasattr(type(each), "__next__"):
+            yield from _places(each, depth - 1)
 
 
 def roots(codes: Container[CodeType], own: Mapping[str, Any]) -> dict[str, Any]:

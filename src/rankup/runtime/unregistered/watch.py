@@ -7,7 +7,8 @@ A thing that the first step puts into an object counts as long as it stays the s
 to. A name of what is prepared or registered counts when it gets another object, of which no snapshot knows.
 Rank 0 looks at steps and at ends of epochs 1, 2, 4, 8, … of a loop, and at every save. What is noted is said
 once, with the call that cures each; a snapshot notes the values, and a resume that would lose one stops
-(``state-lost``) before it changes anything.
+(``state-lost``) before it changes anything. Tensors and modules that training does not change must be what they were
+when the run began, or the resumed training is another one: random features that no seed fixes.
 
 What the code before an inner loop begins anew in each epoch (``total = 0.0``) is another matter: it is in the frames of
 a function that runs now, and most of it only prints. A resume in the middle of an epoch says which of it begins anew.
@@ -26,12 +27,14 @@ from typing import Any
 from rankup.core.choices import ACCEPT, STOP
 from rankup.core.whole_lines import say
 from rankup.errors import RankupError
+from rankup.runtime.seed import generator_access
 from rankup.runtime.unregistered.cures import compared, cures, listed, root_of
 from rankup.runtime.unregistered.marks import SIMPLE, Mark
 from rankup.runtime.unregistered.walk import Walk, cannot_be_set, codes_of_script, roots
 
 _CLOCKS = {clock: clock() for clock in (time.time, time.perf_counter, time.monotonic)}
 _GONE = Mark("", "not there")
+_MOST_CONSTANTS = 2_000  # that a snapshot notes
 # Variables that loops of this process have made → a mark of the training. What is left of them, such as the loss of the
 # fold before, is no state of the next training: a process that begins with that one does not have them.
 _MADE_BY_LOOPS: dict[str, object] = {}
@@ -63,6 +66,7 @@ class UnregisteredWatch:
         self._training = object()
         self._variables: set[str] = set()  # when the loop began
         self._begun: dict[str, Mark] = {}
+        self._constants: dict[str, Mark] = {}  # of these, tensors and modules
         self._left: dict[str, Mark] = {}  # of another training
         self._names: dict[
             str, int
@@ -96,6 +100,11 @@ class UnregisteredWatch:
         marks = _with_inherited(now)
         self._variables = now.variables.keys() - left
         self._begun = {path: mark for path, mark in marks.items() if root_of(path) not in left}
+        self._constants = {
+            path: self._begun[path]
+            for path, thing in [*now.things.items()][:_MOST_CONSTANTS]
+            if path in self._begun and generator_access(thing) is None
+        }
         self._left = {path: mark for path, mark in marks.items() if root_of(path) in left}
         self._names = now.whole
         self._changed, self._targets = set(), set()
@@ -170,6 +179,11 @@ class UnregisteredWatch:
             "caches": self._caches(),
             "sums": self._sums(),
             "first_epoch": self._first_epoch,
+            "constants": {
+                path: _as_noted(mark)
+                for path, mark in self._constants.items()
+                if path not in self._changed | self._targets
+            },
         }
 
     def resumed(self, then: Mapping[str, Any], epoch: int, step: int) -> None:
@@ -360,6 +374,27 @@ class UnregisteredWatch:
             "state-lost",
             f"this resume would lose values that no snapshot holds: {values}",
             hint=f"{'; '.join(hints)}. Nothing was changed, and the snapshot is kept",
+            exit_code=1,
+        )
+
+    def check_constants(self, then: Noted) -> RankupError | None:
+        """The error for a resume that would go on with other constants than the run has had; None without one."""
+        other = [
+            (path, text, mine.text)
+            for path, (digest, text) in then.items()
+            if (mine := self._constants.get(path)) is not None
+            and mine.digest != digest
+            and not self._is_forgotten(path)
+        ]
+        if not other or not self._speaks or self._accepts(values := compared(other)):
+            return None
+        calls = self._cures(self._by_variable([path for path, *_ in other]))
+        return RankupError(
+            "state-lost",
+            f"this resume would go on with other constants than the run has had: {values}",
+            hint="make them alike in each attempt: with a seed, or from a file; a new run may also register them: "
+            f"{'; '.join(calls)}; run.forget(…) for what training does not use; --lost accept (RANKUP_LOST=accept) "
+            "goes on with the values of now. Nothing was changed, and the snapshot is kept",
             exit_code=1,
         )
 
