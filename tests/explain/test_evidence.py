@@ -489,6 +489,39 @@ def test_a_warning_of_nccl_is_the_cause_only_of_a_log_that_does_not_end_well(tmp
     assert (found.code, found.confidence.value) == ("nccl-ofi", "likely")
 
 
+def found_in(folder, text):
+    (folder / "job.log").write_text(text)
+    found, _ = explain_logs([folder / "job.log"])
+    return found and (found.code, found.confidence.value)
+
+
+OLD_DRIVER = (
+    "UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11000)."
+)
+
+
+@pytest.mark.parametrize("end", ["", "  return torch._C._cuda_getDeviceCount() > 0\n"])
+def test_a_warning_that_nothing_follows_is_the_probable_cause(tmp_path, end):
+    assert found_in(tmp_path, f"loading\n{OLD_DRIVER}\n{end}") == ("no-cuda", "likely")
+
+
+@pytest.mark.parametrize("end", ["epoch 1: loss 0.3\n" * 9, "training done\n"])
+def test_a_warning_that_the_program_outlived_is_no_failure(tmp_path, end):
+    assert found_in(tmp_path, f"loading\n{OLD_DRIVER}\n{end}") is None
+
+
+SAID = "num_samples should be a positive integer value, but got num_samples=0\n"
+
+
+def test_a_last_line_may_name_a_failure_without_calling_it_an_error(tmp_path):
+    assert found_in(tmp_path, f"loading\n{SAID}") == ("no-samples", "likely")
+
+
+@pytest.mark.parametrize("log", [SAID + "epoch 1: loss 0.3\n" * 9, SAID + "done\n", "    " + SAID])
+def test_such_a_line_is_no_failure_if_more_follows_or_it_is_code(tmp_path, log):
+    assert found_in(tmp_path, log) is None
+
+
 def test_a_warning_is_the_probable_cause_where_a_failed_job_says_nothing_else(tmp_path):
     (tmp_path / "job.log").write_text(
         "2026-01-05 07:57:34.555804: W xla/service/platform_util.cc:199] unable to create StreamExecutor for CUDA:1: "

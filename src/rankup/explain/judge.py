@@ -11,6 +11,8 @@ from rankup.explain.cascade import cascade_of
 from rankup.explain.choose import better, death, earliest, explains, first_ending, ordered, rank_that_left
 from rankup.explain.events import Ending, Event, Facts, Quote
 from rankup.explain.explanation import Explanation
+from rankup.explain.log_reader import SOURCE
+from rankup.explain.signatures.match import signature_of
 from rankup.explain.signatures.signature import CUT_OFF, ERROR_LINE, EXIT_CODE, Level
 from rankup.explain.verdict import (
     barrier_verdict,
@@ -24,6 +26,7 @@ from rankup.explain.watchdog import ranks_text
 from rankup.findings.engine import first
 from rankup.findings.finding import Confidence, Finding, Severity
 
+_OWN_LINES = 3  # of a warning: the code that it warns of
 _WENT_ON = 30  # ordinary lines after a complaint of a job's shell
 _ENDED_WELL = re.compile(
     r"\b(?:done|finished|completed|(?<!to )complete|success\w*|saved|elapsed|total time|took"
@@ -245,13 +248,29 @@ def ended_from_outside(facts: Facts) -> Iterator[Finding]:
 
 
 def warned(facts: Facts) -> Iterator[Finding]:
-    """A launcher or a log that is cut off tells of a failure, nobody tells why, and a warning names what ends jobs."""
+    """Nobody tells why the job failed, and a warning names what ends jobs: a launcher tells that it failed, or nothing
+    of the program follows the warning."""
     told = any(e.level is Level.REPORT and not e.warning and not e.survived for e in facts.events)
     events = [e for e in facts.events if e.level is Level.ROOT and e.warning and not e.survived]
-    if told and events:
+    if not told:
+        events = [e for e in events if e.after <= _OWN_LINES and not _ended_well(facts)]
+    if events:
         found = verdict(max(events, key=ordered(events)), facts, None, sure=False)
         why = f"{found.why}; the log calls it a warning, and nothing else in it says why the job failed"
         yield replace(found, why=why)
+
+
+def last_said(facts: Facts) -> Iterator[Finding]:
+    """The last lines name a failure that no word of theirs calls one: the text of an exception without its name."""
+    if _ended_well(facts):
+        return
+    for rank, quotes in facts.last:
+        for quote in quotes:
+            signature = signature_of(quote.text, suspected=True)
+            source = quote.text.startswith(SOURCE)
+            if signature is not None and not source and signature.level is Level.ROOT:
+                event = Event(signature, [quote], quote.text, quote.line, quote.file, rank)
+                yield verdict(event, facts, None, sure=False)
 
 
 def reported(facts: Facts) -> Iterator[Finding]:
@@ -301,6 +320,7 @@ JUDGES: dict[str, Callable[[Facts], Iterator[Finding]]] = {
     "ended-from-outside": ended_from_outside,
     "error-line": error_line,
     "warned": warned,
+    "last-said": last_said,
     "reported": reported,
     "known-failure": known_failure,
 }

@@ -56,7 +56,7 @@ _DIGITS = re.compile(r"\d+")
 _FRAME_OF_CPP = re.compile(r"^frame #\d+: |^Exception raised from |^<omitting python frames>")
 _FAULT_FRAME = re.compile(r'^  File "([^"]+)", line \d+ in ')
 _SYNTAX_FRAME = re.compile(r'^  File "[^"]+", line \d+$')
-_SOURCE = "    "  # what is indented so far is source code or the rest of a message: it fails nothing
+SOURCE = "    "  # what is indented so far is source code or the rest of a message: it fails nothing
 _JSON = re.compile(r'^ +"message": "')  # torchrun's error handler prints the exception of the agent as JSON
 # Lines that follow a failure without a sign that the program goes on.
 _EPILOGUE = (
@@ -129,7 +129,7 @@ class LogReader:
 
     def last_words(self) -> list[Quote]:
         """The last ordinary lines."""
-        return [Quote(self._file.name, number, raw.strip()[:_LONGEST_QUOTE]) for number, raw in self._last]
+        return [Quote(self._file.name, number, raw.rstrip()[:_LONGEST_QUOTE]) for number, raw in self._last]
 
     def _skim(self, number: int, raw: str) -> None:
         """An ordinary line far from any event: it counts, and it may show one more rank."""
@@ -184,7 +184,7 @@ class LogReader:
         if inside:
             return True
         text = _JSON.sub("", text)
-        if text.startswith(_SOURCE) or not suspicious(text) or _FRAME_OF_CPP.match(text):
+        if text.startswith(SOURCE) or not suspicious(text) or _FRAME_OF_CPP.match(text):
             return self._quiet(text, quote, stream)
         endings = ending_of(text, quote, order)
         self.endings += endings

@@ -50,8 +50,9 @@ def suspicious(text: str) -> bool:
     return any(word in lower for word in _WORDS)
 
 
-def signature_of(text: str) -> Signature | None:
-    return _signature_of(text[:_LONGEST]) if suspicious(text) else None
+def signature_of(text: str, *, suspected: bool = False) -> Signature | None:
+    """``suspected``: whether to look at it although no word of it is suspicious."""
+    return _signature_of(text[:_LONGEST]) if suspected or suspicious(text) else None
 
 
 class Matcher:
