@@ -42,6 +42,17 @@ def test_help_lists_every_command_and_imports_neither_torch_nor_the_command_line
             assert f"\n  {name:<13}  {summary}\n" in done.stdout
 
 
+@pytest.mark.parametrize("words", [["run", "train.py"], ["status"], ["sites", "list"], ["check", "job.sh"]])
+def test_a_current_directory_that_was_deleted_is_one_clear_error_of_every_command(words: list[str], tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = "import os, sys; os.rmdir(os.getcwd()); from rankup.cli.app import main; main(sys.argv[1:])"
+    done = subprocess.run([sys.executable, "-c", code, *words], cwd=gone, capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("error: the current directory was deleted"), done.stderr
+    assert "[no-such-folder]" in done.stderr and "Traceback" not in done.stderr
+
+
 HELP = """
 import os, sys
 sys.modules["torch"] = None

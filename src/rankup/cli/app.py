@@ -117,12 +117,25 @@ def _main(args: list[str]) -> None:
         args = args[1:]
     console.answer_in_json(False)
     try:
+        _check_folder()
         _dispatch(args)
     except RankupError as error:
         if console.debugging():
             raise
         console.draw_error(error)
         raise SystemExit(error.exit_code) from None
+
+
+def _check_folder() -> None:
+    """Every command reads its paths relative to the current directory, which may be deleted while a shell is in it."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise RankupError(
+            "no-such-folder",
+            "the current directory was deleted",
+            hint="cd to a directory that exists; `cd .` if it was made anew under the same path",
+        ) from None
 
 
 def load_command(name: str) -> Any:
