@@ -68,6 +68,7 @@ def target(
     """
     if optimizer is not None:
         add_missing_groups(optimizer, strategy.tensors(model), saved.get("optimizer", {}))
+    _make_room(strategy, model, saved.get("model", {}))
     made = state(strategy, model, optimizer)
     if optimizer is None:
         return made
@@ -116,6 +117,7 @@ def load_state(
     RankupError, before anything is changed, if names or shapes belong to another model. Names that this rank does not
     hold (another stage's) are skipped if another rank has them.
     """
+    _make_room(strategy, model, saved["model"])
     tensors = strategy.tensors(model)
     _check(strategy, tensors, saved["model"])
     with torch.no_grad():
@@ -126,6 +128,28 @@ def load_state(
         names = {id(tensor): name for name, tensor in tensors.items()}
         add_missing_groups(optimizer, tensors, saved["optimizer"])
         _load_optimizer(optimizer, names, saved["optimizer"]["state"], saved["optimizer"]["groups"])
+
+
+def _make_room(strategy: Strategy, model: nn.Module, saved: Mapping[str, torch.Tensor]) -> None:
+    """Let modules make room for buffers that have another shape in ``saved``, such as those of an observer, which get
+    theirs in its first forward. Whether a module can, its own loading decides: that of torch changes nothing."""
+    tensors = strategy.tensors(model) if strategy.every_name else {}
+    modules = dict(model.named_modules()) if tensors else {}
+
+    def fits(name: str) -> bool:
+        return name in tensors and tensors[name].shape == saved[name].shape
+
+    other = [name for name in saved if not (fits(name) or isinstance(tensors.get(name), nn.Parameter))]
+    for path in {name.rpartition(".")[0] for name in other} & modules.keys():
+        room = {
+            name: tensors[name].detach()
+            if fits(name)
+            else torch.zeros(value.shape, dtype=value.dtype, device=next(iter(tensors.values())).device)
+            for name, value in saved.items()
+            if name.rpartition(".")[0] == path
+        }
+        version = {"version": modules[path]._version}
+        modules[path]._load_from_state_dict(room, f"{path}." if path else "", version, False, [], [], [])
 
 
 def _load_optimizer(
