@@ -47,7 +47,16 @@ _SERVERS: set[int] = set()  # process ids of those of ``warm``
 
 
 # Whose tests are about values that no snapshot holds.
-_ABOUT_LOST = ("unregistered", "programs", "verify", "campaign", "cluster", "test_objects", "test_lost")
+_ABOUT_LOST = (
+    "unregistered",
+    "programs",
+    "verify",
+    "campaign",
+    "cluster",
+    "test_objects",
+    "test_lost",
+    "test_model_forms",
+)
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from torch.optim import Optimizer
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state, stop
 from rankup.runtime.checkpointing.checkpointing import Checkpointing
-from rankup.runtime.checkpointing.model_form import Frozen
+from rankup.runtime.checkpointing.model_form import Frozen, ModelForms
 from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.registered import Values
 from rankup.runtime.checkpointing.settings import ResumeSettings
@@ -58,9 +58,10 @@ class Run:
     def __init__(self, context: RunContext, snapshots: Snapshots | None, watch: stop.StopWatch) -> None:
         """Starts nothing: ``rankup.init`` has met the other ranks already."""
         self._context = context
-        settings = ResumeSettings(context, (snapshots or Snapshots()).in_force().resume_with)
+        policy = (snapshots or Snapshots()).in_force()
+        settings = ResumeSettings(context, policy.resume_with)
         self._steps = steps = OptimizerSteps(context)
-        parts = StateParts(Frozen(context), settings)
+        parts = StateParts(Frozen(context), ModelForms(context, policy.lost or ""), settings)
         same_data = SameDataCheck(context.seed, context.control)
         self._checkpointing = Checkpointing(context, parts, steps, same_data, snapshots, watch)
         self._evaluations = Evaluations(context, self._checkpointing)

@@ -155,6 +155,7 @@ class Checkpointing:
         parts.loop = {"unit": unit, "goal": goal}
         saver = self._saves.saver = self._stages.open()
         if saver is not None:
+            parts.forms.begin()
             _ = parts.settings.in_force  # read now, and not at the first save: it reads samples
             main = run.world.is_main
             if parts.watch is None and (main or run.strategy.exact == "any-world"):
@@ -242,6 +243,8 @@ class Checkpointing:
             error = unsaveable
         if error is None and watch is not None and run.batch is not None and feed is not None:
             error = watch.look(run.batch.value, feed.position.epoch) or watch.say()
+        if self._saves.steps_left() != 0:  # what the last step changes, a resume changes again
+            error = error or self._parts.forms.look()
         self._raise_on_all(error)
 
     def _set_due(self) -> None:
@@ -311,7 +314,8 @@ class Checkpointing:
         self._epochs += 1
         # At epochs 1, 2, 4, 8, … of this attempt: an epoch may take milliseconds.
         if self._epochs.bit_count() == 1 and self._saves.saver is not None and not self._replays:
-            self._raise_on_all(self._noted_by_epoch())
+            error = self._noted_by_epoch()
+            self._raise_on_all(error if error or last else self._parts.forms.look())
         self._saves.epochs_since += 1
         requested = self._watch.requested()
         if last:  # the loop's end saves

@@ -1,5 +1,5 @@
 """What a model is besides its tensors: the kinds of its modules, which parameters are frozen, and which modules are in
-evaluation mode.
+evaluation mode. And whether it still has the names, shapes and kinds with which its loop began: a resume has these.
 
 No shape of a weight tells of another activation or dropout, and no snapshot holds a module that the training has put in
 place of another one, or a ``forward`` that it has replaced: kinds are compared.
@@ -19,9 +19,13 @@ from typing import Any
 
 from torch import nn
 
+from rankup.core.choices import ACCEPT, STOP
+from rankup.core.whole_lines import say
 from rankup.errors import RankupError
 from rankup.runtime.context import RunContext
 from rankup.strategies import Strategy
+
+_SHOWN = 6  # changes of a form
 
 
 class ModuleKinds:
@@ -75,6 +79,72 @@ def _describe(module: nn.Module) -> str:
     if forward is not None:
         described += f" with the forward {getattr(forward, '__qualname__', type(forward).__name__)}"
     return described
+
+
+class ModelForms:
+    """Of one run: whether its models have the form with which the loop began. A resume enters that loop with a model
+    that the script has just made, and no snapshot makes a layer, a parameter or a buffer anew."""
+
+    def __init__(self, run: RunContext, choice: str) -> None:
+        """``choice``: of ``--lost``; "" where somebody watches, who is told and goes on."""
+        self._run = run
+        self._choice = choice
+        self._kinds: list[ModuleKinds] = []
+        self._begun: list[dict[str, str]] = []
+        self._said = False
+
+    def begin(self) -> None:
+        """A loop begins; nothing is restored yet."""
+        self._kinds = [ModuleKinds(self._run.strategy, model) for model, _ in self._run.prepared]
+        self._begun, self._said = self._now(), False
+
+    def look(self) -> RankupError | None:
+        """Say once what has changed. In a job of a queue it is the error to end with instead."""
+        if self._said or self._choice == ACCEPT:
+            return None
+        changes = [
+            f"{name}: {begun.get(name, 'absent')} then, {now.get(name, 'absent')} now"
+            for begun, now in zip(self._begun, self._now(), strict=True)
+            for name in (begun | now)
+            if begun.get(name) != now.get(name)
+        ]
+        if not changes:
+            return None
+        self._said = True
+        more = f"; and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
+        error = RankupError(
+            "other-model",
+            "the training has changed the form of its model, so that a resume would be refused: it begins with the "
+            f"model that the script has before this loop. {'; '.join(changes[:_SHOWN])}{more}",
+            hint="bring the model into this form before the loop, and change only values in it (to prune: "
+            'torch.nn.utils.prune.identity(module, "weight") before run.prepare, and the pruning in the loop), or '
+            "change it between two loops; --lost accept if each attempt brings it into this form before its loop",
+            exit_code=1,
+        )
+        if self._choice == STOP:
+            return error
+        if self._run.world.is_main:
+            say(f"warning: {error.message}\n  {error.hint}")
+        return None
+
+    def _now(self) -> list[dict[str, str]]:
+        """Of each model: name of a module, a parameter or a saved buffer → what it is. Without the buffers of modules
+        with a loading of their own, which may make room for another shape."""
+        found = []
+        for (model, _), kinds in zip(self._run.prepared, self._kinds, strict=False):
+            own = {name for name, module in model.named_modules() if _loads_itself(module)}
+            form = {
+                name: f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+                for name, tensor in self._run.strategy.tensors(model).items()
+                if isinstance(tensor, nn.Parameter) or name.rpartition(".")[0] not in own
+            }
+            found.append({**form, **kinds.now()["modules"]})
+        return found
+
+
+def _loads_itself(module: nn.Module) -> bool:
+    loads = type(module)._load_from_state_dict is not nn.Module._load_from_state_dict
+    return loads or bool(module._load_state_dict_pre_hooks)
 
 
 _Names = dict[str, list[str]]  # {"frozen": parameters, "evaluating": modules}, of one model

@@ -16,6 +16,7 @@ from rankup.runtime.checkpointing.policy import Snapshots
 from rankup.runtime.checkpointing.state_parts import StateParts
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import DataFeed
+from rankup.runtime.distributed.control import raise_on_all
 from rankup.runtime.loop.optimizer_steps import OptimizerSteps
 
 if TYPE_CHECKING:
@@ -204,6 +205,8 @@ class LoopSaves:
     def _state(self, *, gradients: bool, within: bool, keep: bool) -> SnapshotState:
         from rankup.runtime.checkpointing.state import collect_to_save
 
+        if within:
+            raise_on_all(self._run.control, "the form of the models", self._parts.forms.look())
         taken = collect_to_save(self._run, self._parts, gradients=gradients)
         marks: dict[str, Any] = {"within": within, **({"keep": True} if keep else {})}
         return replace(taken, metadata={**taken.metadata, **marks})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.nn.parameter import is_lazy
 
-from rankup.runtime.checkpointing.model_form import Frozen
+from rankup.runtime.checkpointing.model_form import Frozen, ModelForms
 from rankup.runtime.checkpointing.settings import ResumeSettings
 from rankup.runtime.context import RunContext
 from rankup.runtime.digest import fingerprint
@@ -23,6 +23,7 @@ class StateParts:
     """``watch``: on rank 0, of a run that saves."""
 
     frozen: Frozen
+    forms: ModelForms
     settings: ResumeSettings
     watch: UnregisteredWatch | None = None
     loop: dict[str, Any] = field(default_factory=dict)  # which loop the state is of
