@@ -72,8 +72,8 @@ def generator_access(thing: Any) -> tuple[Callable[[], Any], Callable[[Any], Any
     if isinstance(thing, random.Random):
         return None if isinstance(thing, random.SystemRandom) else (thing.getstate, thing.setstate)
     numpy = sys.modules.get("numpy.random")
-    if numpy is not None and isinstance(thing, numpy.Generator):
-        bits = thing.bit_generator
+    if numpy is not None and isinstance(thing, (numpy.Generator, numpy.BitGenerator)):
+        bits = getattr(thing, "bit_generator", thing)
         return lambda: bits.state, partial(setattr, bits, "state")
     if numpy is not None and isinstance(thing, numpy.RandomState):
         return partial(thing.get_state, legacy=False), thing.set_state

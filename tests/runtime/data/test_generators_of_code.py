@@ -66,6 +66,14 @@ class WithProperty(Dataset[Any]):
         return OTHER.random()
 
 
+class InSlots:
+    __slots__ = ("rng",)
+
+    def __init__(self, rng: Any) -> None:
+        self.rng = rng
+
+
+BITS = numpy.random.PCG64(0)
 closure, CLOSED = enclosed()
 FOUND: dict[str, tuple[Any, Any]] = {
     "a variable of the module": (made(lambda self, index: RNG.random()), RNG),
@@ -78,6 +86,8 @@ FOUND: dict[str, tuple[Any, Any]] = {
     "a static method": (made(None, noise=staticmethod(noise)), RNG),
     "of another module": (made(lambda self, index: drawing_module.RNG.random()), drawing_module.RNG),
     "a function of another module": (made(lambda self, index: drawn()), drawing_module.RNG),
+    "slots": (made(None, transform=InSlots(OTHER)), OTHER),
+    "what a generator draws from": (made(lambda self, index: BITS.random_raw()), BITS),
     "a transform": (Subset(made(None, transforms=[partial(noise)]), [0]), RNG),
 }
 

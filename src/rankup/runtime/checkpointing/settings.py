@@ -24,6 +24,7 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from rankup.core.whole_lines import say
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.model_form import ModuleKinds
 from rankup.runtime.context import RunContext
@@ -129,8 +130,15 @@ class ResumeSettings:
         settings, run = self._settings, self._run
         for index in range(len(settings["data"]), len(run.feeds)):
             data, loader, asked = self._data[index]
-            samples = str(identify(data, run.seed, loader))
-            settings["data"].append({**run.feeds[index].cut, **asked, "samples": samples})
+            found = identify(data, run.seed, loader)
+            settings["data"].append({**run.feeds[index].cut, **asked, "samples": str(found)})
+            if found.unlike and asked.get("sample_rng") is not False and run.world.is_main:
+                say(
+                    f"warning: sample {found.unlike[0]} of {type(data).__name__} is another one each time it is "
+                    "fetched, also with the same random numbers: neither a resume nor another number of processes or "
+                    "loader workers gives the same training. Draw from generators that have a seed (an attribute made "
+                    "in __init__, or the global ones), and keep no count of what was fetched"
+                )
         return {**settings, "models": [kinds.now() for kinds in self._kinds]}
 
     # ---------------------------------------------------------- at a resume

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dis
 import random
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
@@ -21,6 +21,8 @@ from typing import Any
 import torch
 
 from rankup.runtime.call_site import is_library
+from rankup.runtime.seed import generator_access
+from rankup.runtime.unregistered.walk import attributes_of
 
 States = tuple[torch.Tensor, Any, Any]
 
@@ -89,13 +91,6 @@ _MOST_ITEMS = 50  # of a list or dict: transforms, not file names
 _MOST_THINGS = 5000
 
 
-def generator_kinds() -> tuple[type, ...]:
-    """torch's, Python's and NumPy's, as far as they are loaded."""
-    numpy = sys.modules.get("numpy.random")
-    kinds: tuple[type, ...] = (torch.Generator, random.Random)
-    return kinds if numpy is None else (*kinds, numpy.Generator, numpy.RandomState)
-
-
 def global_generators() -> set[int]:
     """Ids of the generators that torch, Python and NumPy draw from by themselves."""
     known = {id(torch.default_generator), id(getattr(random.random, "__self__", None))}
@@ -107,7 +102,7 @@ def global_generators() -> set[int]:
 def held_generators(thing: object) -> list[Any]:
     """Those that ``thing`` holds or its code reads, and those of what it holds and calls; not the global ones, and not
     those of the operating system, which have no state."""
-    kinds, seen, found = generator_kinds(), global_generators(), []
+    seen, found = global_generators(), []
     level: list[Any] = [thing]
     for _ in range(_DEPTH):
         following: list[Any] = []
@@ -115,9 +110,9 @@ def held_generators(thing: object) -> list[Any]:
             if id(each) in seen or len(seen) > _MOST_THINGS:
                 continue
             seen.add(id(each))
-            if not isinstance(each, kinds):
+            if generator_access(each) is None:
                 following += _behind(each)
-            elif not isinstance(each, random.SystemRandom):
+            else:
                 found.append(each)
         level = following
     return found
@@ -143,18 +138,24 @@ def _behind(each: Any) -> list[Any]:
     if isinstance(each, type):
         own = (kind for kind in each.__mro__ if not is_library(_file_of(sys.modules.get(kind.__module__))))
         return [value for kind in own for value in vars(kind).values()]
-    return [*vars(each).values(), type(each)] if hasattr(each, "__dict__") else []
+    return [*(held for _, held in attributes_of(each)), type(each)]
 
 
 def _read_by(function: FunctionType) -> list[Any]:
-    """The variables of its module, of modules of the script and of the functions around it that a function of the
-    script reads, also in the functions within it."""
+    """What a function of the script reads besides what it is given."""
     if is_library(function.__code__.co_filename):
         return []
-    found: list[Any] = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    for cell in function.__closure__ or ():
+    defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    return [*defaults, *variables_read(function).values()]
+
+
+def variables_read(function: FunctionType) -> dict[str, Any]:
+    """The variables of its module, of modules of the script and of the functions around it that a function of the
+    script reads, also in the functions within it."""
+    found: dict[str, Any] = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
         with suppress(ValueError):  # not set yet
-            found.append(cell.cell_contents)
+            found[name] = cell.cell_contents
     codes = [function.__code__]
     for code in codes:
         codes += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
@@ -162,9 +163,17 @@ def _read_by(function: FunctionType) -> list[Any]:
         names = {
             one.argval for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")
         }
-        read = [function.__globals__[name] for name in names if name in function.__globals__]
-        modules = [one for one in read if isinstance(one, ModuleType) and not is_library(_file_of(one))]
-        found += read + [vars(one)[name] for one in modules for name in code.co_names if name in vars(one)]
+        read = {name: function.__globals__[name] for name in names if name in function.__globals__}
+        modules = [
+            one for one in read.values() if isinstance(one, ModuleType) and not is_library(_file_of(one))
+        ]
+        found |= read
+        found |= {
+            f"{one.__name__}.{name}": vars(one)[name]
+            for one in modules
+            for name in code.co_names
+            if name in vars(one)
+        }
     return found
 
 
@@ -174,34 +183,30 @@ def _file_of(module: ModuleType | None) -> str:
 
 def state_of(generator: Any) -> Any:
     """A copy, of a form that ``==`` compares."""
-    if isinstance(generator, torch.Generator):
-        return generator.get_state().tolist()
-    if isinstance(generator, random.Random):
-        return generator.getstate()
-    if hasattr(generator, "bit_generator"):
-        return _plain(generator.bit_generator.state)
-    return _plain(generator.get_state(legacy=False))
+    get, _ = _access(generator)
+    return _plain(get())
 
 
 def set_state(generator: Any, state: Any) -> None:
     """Put back what ``state_of`` gave."""
-    if isinstance(generator, torch.Generator):
-        generator.set_state(torch.tensor(state, dtype=torch.uint8))
-    elif isinstance(generator, random.Random):
-        generator.setstate(state)
-    elif hasattr(generator, "bit_generator"):
-        generator.bit_generator.state = state
-    else:
-        generator.set_state(state)
+    _, set_ = _access(generator)
+    set_(torch.tensor(state, dtype=torch.uint8) if isinstance(generator, torch.Generator) else state)
 
 
 def reseed_own(generator: Any, key: int) -> None:
     if isinstance(generator, torch.Generator):
         generator.manual_seed(key)
-    elif hasattr(generator, "bit_generator"):
-        generator.bit_generator.state = type(generator.bit_generator)(key).state
-    else:
+    elif hasattr(generator, "seed"):
         generator.seed(key if isinstance(generator, random.Random) else key % 2**32)
+    else:
+        bits = getattr(generator, "bit_generator", generator)
+        bits.state = type(bits)(key).state
+
+
+def _access(generator: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    access = generator_access(generator)
+    assert access is not None
+    return access
 
 
 def _plain(value: Any) -> Any:

@@ -34,11 +34,12 @@ _DEPTH = 4  # of data sets in each other
 
 
 class DataIdentity(NamedTuple):
-    """``length`` is None for a stream, which has no sample numbers; ``samples``: number → digest, without samples that
-    are not reproducible."""
+    """``length`` is None for a stream, which has no sample numbers; ``samples``: number → digest, without those that
+    are different each time (``unlike``)."""
 
     length: int | None
     samples: dict[int, str]
+    unlike: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         """A short digest of all of it."""
@@ -69,7 +70,9 @@ def identify(data: Any, seed: int, loader: Mapping[str, Any]) -> DataIdentity:
         )
     else:
         found = [fetch[number] for number in numbers]
-    return DataIdentity(length, {n: text for n, text in zip(numbers, found, strict=True) if text is not None})
+    texts = dict(zip(numbers, found, strict=True))
+    same = {number: text for number, text in texts.items() if text is not None}
+    return DataIdentity(length, same, tuple(number for number in numbers if number not in same))
 
 
 def _copied(data: Any, depth: int = _DEPTH) -> Any:
