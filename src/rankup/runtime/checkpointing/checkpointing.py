@@ -224,6 +224,7 @@ class Checkpointing:
         ):
             self._saves.save_after_window()
         if self._saves.steps_left() == 1:
+            self._saves.check_data()
             self._keep_state()
         if self._look_at == step + 1:
             self._replicas.look()
@@ -234,6 +235,7 @@ class Checkpointing:
         run, watch, feed = self._run, self._parts.watch, self._saves.feed
         done = run.records.loop_steps
         self._look_at = run.global_step + (done if self._replicas.compare_gradients() else 1)
+        self._saves.check_data()
         if self._saves.saver is None or self._replays:
             return
         error = None
@@ -287,6 +289,7 @@ class Checkpointing:
         if self._saves.saver is not None and not self._saves.flat and self._parts.watch is not None:
             self._parts.watch.epoch_begins()
         if feed is not None:
+            self._saves.check_data()  # persistent workers are those of the epoch before
             self._same_data.check_epoch(feed)
             if self._saves.steps_left() == 1:
                 self._keep_state()

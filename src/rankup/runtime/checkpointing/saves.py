@@ -207,9 +207,15 @@ class LoopSaves:
 
         if within:
             raise_on_all(self._run.control, "the form of the models", self._parts.forms.look())
+            self.check_data()
         taken = collect_to_save(self._run, self._parts, gradients=gradients)
         marks: dict[str, Any] = {"within": within, **({"keep": True} if keep else {})}
         return replace(taken, metadata={**taken.metadata, **marks})
+
+    def check_data(self) -> None:
+        """RankupError ``data-changed`` if workers have another data set than a resume would give them. A collective."""
+        if self.feed is not None:
+            self.feed.check_unchanged(self._run.control, self._run.forgotten)
 
     def _gradients_wait(self) -> bool:
         """On some rank. A collective."""

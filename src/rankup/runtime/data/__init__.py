@@ -9,6 +9,7 @@
 - ``resident``: data that fits in memory, and its batches, on the device
 - ``feeds``: which of these loads a given data set
 - ``loader_options``: arguments of the DataLoader, and its workers' end
+- ``worker_copies``: whether workers have the data set that the script has
 - ``checked_fork``: workers that have started, on a Python whose forks may deadlock
 - ``sample_rng``, ``generators``: random numbers that belong to a sample
 - ``stream``, ``stream_reader``, ``worker_info``: iterable data sets, and what reads them

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -12,6 +12,7 @@ import torch
 from rankup.errors import RankupError
 from rankup.runtime.data.order import Order, StepPlan
 from rankup.runtime.data.sharding import Sharding
+from rankup.runtime.distributed.control import Control, raise_on_all
 
 
 @dataclass
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
 # Pieces that are indexed together; resident data holds as many gathered batches at a time, and no more.
 CHUNK = 16
+_NAMED = 4  # changes in a message
 
 
 class Batch(NamedTuple):
@@ -85,6 +87,10 @@ class DataFeed(Protocol):
         """The same; TypeError if unknown."""
         ...
 
+    def check_unchanged(self, control: Control | None, forgotten: Iterable[str]) -> None:
+        """RankupError if the data set is not what loader workers have. A collective."""
+        ...
+
     def batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         """The batches of ``epoch`` from step ``start`` on."""
         ...
@@ -95,6 +101,34 @@ class PreparedData:
     not."""
 
     is_stream = False
+    position: Position
+    _loader: Any = None  # torch's, of a feed that has one
+
+    def check_unchanged(self, control: Control | None, forgotten: Iterable[str]) -> None:
+        """RankupError ``data-changed`` if the data set is not what loader workers have. ``forgotten``: names that do
+        not count. A collective."""
+        if self._loader is not None:
+            raise_on_all(
+                control, "the comparison of the data with what workers have", self._changed(forgotten)
+            )
+
+    def _changed(self, forgotten: Iterable[str]) -> RankupError | None:
+        copies = self._loader.copies
+        done = self.position.step == self.steps  # of this epoch the workers make no more samples
+        if copies is None or done or not (changed := copies.changed(forgotten)):
+            return None
+        values = "; ".join(
+            f"{path}: {f'{was} with other values' if was == now else f'{was} then, {now} now'}"
+            for path, was, now in changed[:_NAMED]
+        )
+        return RankupError(
+            "data-changed",
+            f"the data set changes while loader workers have the copy of it with which they began: {values}. They go "
+            "on with the old values, and those of a resume would begin with the new ones",
+            hint="change it between epochs (before the inner loop, or after it) and without persistent_workers=True, "
+            "since workers begin with each epoch; or num_workers=0; run.forget(…) for what no sample depends on",
+            exit_code=1,
+        )
 
     @property
     def steps(self) -> int | None:

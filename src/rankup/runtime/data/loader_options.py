@@ -11,13 +11,16 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import DataLoader
 from torch.utils.data._utils import signal_handling
 
 from rankup.errors import RankupError
+
+if TYPE_CHECKING:
+    from rankup.runtime.data.worker_copies import WorkerCopies
 
 TAKEN = {
     "batch_size": "global_batch= is the batch of all processes together",
@@ -101,21 +104,31 @@ def check_main_guard() -> None:
 class Loader(DataLoader[Any]):
     """A DataLoader whose workers end with this process, even if its iterators are still referenced."""
 
+    trains = False  # whether a training goes over it
+    copies: WorkerCopies | None = None  # what its workers have, while there are any
+
     def __iter__(self) -> Any:
+        if self.num_workers and self.trains:
+            from rankup.runtime.data.worker_copies import WorkerCopies
+
+            self.copies = WorkerCopies(self.dataset.dataset, self.dataset.collate)  # type: ignore[attr-defined]
         batches = super().__iter__()
         return self._from_workers(batches) if self.num_workers else batches
 
-    @staticmethod
-    def _from_workers(batches: Any) -> Iterator[Any]:
-        while True:
-            try:
-                batch = next(batches)
-            except StopIteration:
-                return
-            except (OSError, EOFError):
-                _name_failed_worker()
-                raise
-            yield batch
+    def _from_workers(self, batches: Any) -> Iterator[Any]:
+        try:
+            while True:
+                try:
+                    batch = next(batches)
+                except StopIteration:
+                    return
+                except (OSError, EOFError):
+                    _name_failed_worker()
+                    raise
+                yield batch
+        finally:
+            if not self.persistent_workers:
+                self.copies = None
 
     def _get_iterator(self) -> Any:
         iterator = super()._get_iterator()

@@ -94,6 +94,7 @@ class DatasetFeed(PreparedData):
             generator=self._generator,
             **options,
         )
+        self._loader.trains = fill
 
     @property
     def steps(self) -> int:

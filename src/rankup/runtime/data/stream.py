@@ -86,6 +86,7 @@ class StreamFeed(PreparedData):
         self._loader = Loader(
             self._reader, batch_size=None, generator=self._generator, collate_fn=_as_is, **options
         )
+        self._loader.trains = fill
         self._number = next(self._made)
         self._seed = derive(seed, "stream", rank)
         self._control = control
