@@ -5,8 +5,10 @@ The first cause of a table that applies is the answer. The last one always appli
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from keyword import iskeyword
 
 from rankup.findings.engine import Source
 from rankup.findings.finding import Confidence, Finding, Severity
@@ -285,12 +287,15 @@ def held(name: str) -> str:
 
 
 def how_to_register(names: list[str]) -> str:
+    """Code that can be pasted: an item is registered under its variable and key, ``tensors_0=data.tensors[0]``."""
     words = []
     for name in names[:NAMED]:
         kind, _, variable = name.partition(" ")
         kind = kind.partition("-")[0]
         variable = variable.partition("-")[0]
-        short = variable.rpartition(".")[2] or kind.lower()
+        short = re.sub(r"\W+", "_", re.split(r"\.(?![^\[]*\])", variable)[-1]).strip("_")
+        if not short.isidentifier() or iskeyword(short):
+            short = kind.lower()
         words.append(f"run.register({short}={variable or '…'}) before the loop")
     return "; ".join(words)
 

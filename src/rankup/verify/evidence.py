@@ -123,12 +123,13 @@ def never_restored(
 
 
 def changing(reference: AttemptTrace) -> list[str]:
-    """Names of state that changes between the first record and the last."""
-    values: dict[str, set[str]] = {}
-    for record in _records(reference):
+    """Names of state that changes between the first record of a loop and its last. What is another thing in the next
+    loop, as the data of another round, the code between the two has made: a resume runs that again."""
+    values: dict[tuple[int, str], set[str]] = {}
+    for loop, record in _records(reference):
         for name, value in record["untracked"].items():
-            values.setdefault(name, set()).add(value)
-    return [name for name, seen in values.items() if len(seen) > 1]
+            values.setdefault((loop, name), set()).add(value)
+    return list(dict.fromkeys(name for (_, name), seen in values.items() if len(seen) > 1))
 
 
 def born_later(reference: AttemptTrace) -> frozenset[str]:
@@ -137,7 +138,7 @@ def born_later(reference: AttemptTrace) -> frozenset[str]:
     first = reference.begin.get(0, {}).get("untracked", {})
     return frozenset(
         UNTRACKED + name
-        for record in _records(reference)
+        for _, record in _records(reference)
         for name in record["untracked"]
         if name not in first
     )
@@ -157,16 +158,28 @@ def renewed(reference: AttemptTrace) -> list[str]:
 
 
 def _came_back(name: str, reference: AttemptTrace, attempt: AttemptTrace) -> bool:
-    """Whether the state had changed before the resume, and equals that of the reference one step later."""
-    before = reference.steps.get(attempt.resumed_at, {}).get(0)
-    mine = reference.steps.get(attempt.resumed_at + 1, {}).get(0)
-    theirs = attempt.steps.get(attempt.resumed_at + 1, {}).get(0)
+    """Whether the state had changed before a loop was resumed, and equals that of the reference one step later."""
+    return any(_came_back_at(at, name, reference, attempt) for at in {attempt.resumed_at, *attempt.starts})
+
+
+def _came_back_at(at: int, name: str, reference: AttemptTrace, attempt: AttemptTrace) -> bool:
+    before = reference.steps.get(at, {}).get(0)
+    mine = reference.steps.get(at + 1, {}).get(0)
+    theirs = attempt.steps.get(at + 1, {}).get(0)
     if before is None or mine is None or theirs is None or 0 not in reference.begin:
         return False
-    moved = before["untracked"].get(name) != reference.begin[0]["untracked"].get(name)
+    begun = reference.starts.get(_loop_of(reference, at), reference.begin[0])
+    moved = before["untracked"].get(name) != begun["untracked"].get(name)
     return moved and name in theirs["untracked"] and theirs["untracked"][name] == mine["untracked"].get(name)
 
 
-def _records(attempt: AttemptTrace) -> list[Record]:
+def _records(attempt: AttemptTrace) -> list[tuple[int, Record]]:
+    """Each with the step after which its loop began."""
     steps = [attempt.steps[step][0] for step in sorted(attempt.steps) if 0 in attempt.steps[step]]
-    return [attempt.begin[0], *steps, *(ends[0] for ends in (attempt.end, attempt.exit) if 0 in ends)]
+    others = [*steps, *(ends[0] for ends in (attempt.end, attempt.exit) if 0 in ends)]
+    starts = attempt.starts or {attempt.resumed_at: attempt.begin[0]}
+    return [*starts.items(), *((_loop_of(attempt, record["step"]), record) for record in others)]
+
+
+def _loop_of(attempt: AttemptTrace, step: int) -> int:
+    return max((start for start in attempt.starts if start < step), default=attempt.resumed_at)
