@@ -82,6 +82,38 @@ def test_a_resume_at_an_epochs_beginning_says_nothing(tmp_path: Path):
     assert "begins anew" not in run_ranks(said, 1, tmp_path, None, "1 epoch")[0]
 
 
+def train_rounds(folder: Path, killed: int | None) -> str:
+    """Two trainings, the second of which is killed: ``loss`` is what the first one has left, ``total`` a sum."""
+    stream = io.StringIO()
+    for number in range(2):
+        run = rankup.init(
+            name=f"round-{number}",
+            snapshots=rankup.Snapshots(every="2 steps", directory=folder, asynchronous=False),
+        )
+        data = rankup.ResidentData(torch.linspace(-1, 1, 20)[:, None])
+        model, opt, feed = run.prepare(
+            nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.1), data, global_batch=4
+        )
+        with contextlib.redirect_stderr(stream):
+            for epoch in run.epochs(2, feed):
+                total = 0.0
+                for x in epoch:
+                    if number == 1 and run.global_step == killed:
+                        return stream.getvalue()
+                    loss = model(x).square().mean()
+                    run.backward(loss)
+                    run.step(opt)
+                    total += loss.item()
+    return stream.getvalue()
+
+
+def test_what_a_training_before_has_left_is_no_sum_of_this_one(tmp_path: Path):
+    run_ranks(train_rounds, 1, tmp_path, 3)
+    (said,) = run_ranks(train_rounds, 1, tmp_path, None)
+    lines = [line for line in said.splitlines() if "begins anew" in line]  # also of the first one's last step
+    assert len(lines) == 2 and all("total (" in line and "loss (" not in line for line in lines), said
+
+
 def over(how: str, run: Any, epoch: Any) -> Any:
     return {
         "plain": lambda: epoch,

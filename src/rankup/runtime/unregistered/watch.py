@@ -224,6 +224,8 @@ class UnregisteredWatch:
             and now[path].digest != before.digest
             and path not in self._changed | self._targets
             and not self._is_forgotten(path)
+            # The loss of another training is nothing that the script has begun.
+            and (path not in self._left or self._left[path].digest != before.digest)
         }
 
     def _look(self, codes: frozenset[CodeType] | None = None) -> Walk:
