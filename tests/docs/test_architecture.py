@@ -166,7 +166,7 @@ def test_a_module_that_is_gone_is_found():
     assert stale("`rankup.jobs.local`, `rankup.init()`, rankup.core.files.write_atomic") == [
         "rankup.jobs.local"
     ]
-    assert stale("held.py in train.py") == ["held.py"]
+    assert stale("gone.py in train.py") == ["gone.py"]
 
 
 def test_the_map_is_read_row_by_row():
