@@ -184,6 +184,37 @@ def test_state_of_each_rank_s_own_is_refused():
     assert run_ranks(_registered, 1, False) == [""]
 
 
+class Observer(torch.nn.Module):
+    """Its range gets its shape in the first forward pass, as that of torch's quantization."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("range", torch.zeros(0))
+        self.range: torch.Tensor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.range = x.detach().amax(0)
+        return x
+
+
+def _observed() -> str:
+    run = rankup.init(exact="any-world", virtual_shards=4)
+    model = torch.nn.Sequential(torch.nn.Linear(1, 1), Observer())
+    data = rankup.ResidentData(torch.ones(8, 1))
+    model, opt, data = run.prepare(model, lambda p: torch.optim.SGD(p, lr=0.1), data, global_batch=4)
+    try:
+        for x in run.steps(data, epochs=1):
+            run.backward(model(x).mean())
+            run.step(opt)
+    except rankup.RankupError as error:
+        return error.code
+    return ""
+
+
+def test_buffers_that_get_their_shape_in_a_forward_pass_are_refused():
+    assert run_ranks(_observed, 1) == ["not-any-world"]
+
+
 def test_another_number_of_virtual_shards_does_not_go_on_from_a_snapshot(tmp_path: Path):
     snapshots = rankup.Snapshots(every="2 steps", directory=tmp_path, asynchronous=False)
     run_ranks(_trained_until, 1, {"snapshots": snapshots}, 3)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import nn
 
+from rankup.errors import RankupError
 from rankup.strategies.batch_plan import share
 from rankup.strategies.ordered_sum import OrderedSum
 from rankup.strategies.replicas import batch_statistics
@@ -28,7 +29,15 @@ class ShardBuffers:
 
     def note(self, shard: int, *, counted: bool) -> None:
         """The forward passes of ``shard`` are done. A shard without samples (``counted`` is False) has weight 0: its
-        dummy batch must not change the buffers."""
+        dummy batch must not change the buffers. RankupError if they got another shape."""
+        if [buffer.shape for buffer in self._all()] != [begun.shape for begun in self._begun]:
+            raise RankupError(
+                "not-any-world",
+                'a forward pass gives buffers of the model another shape (an observer): exact="any-world" cannot take '
+                "them back for the next virtual shard",
+                hint="one forward pass of the same samples on all ranks before run.prepare; or leave exact= out",
+                exit_code=1,
+            )
         source = self._all() if counted else self._begun
         self._buffers[shard] = [buffer.clone() for buffer in source]
 
