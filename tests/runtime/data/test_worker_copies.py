@@ -67,9 +67,11 @@ class Trainer:
 
     def __init__(self) -> None:
         self.model, self.steps, self.padding = nn.Linear(1, 1), 0, 0
+        self.count = self.max = 0  # names of a list's method and of a function, which its collate_fn calls
 
     def collate(self, samples: list[Any]) -> Any:
-        return default_collate(samples), self.padding, self.model.in_features
+        given = max(len(samples), samples.count(None))
+        return default_collate(samples[:given]), self.padding, self.model.in_features
 
 
 class Slotted:
@@ -174,6 +176,8 @@ NO_CHANGES: dict[str, Callable[[Levelled, Trainer], None]] = {
     "a number of the trainer": lambda data, trainer: changed(trainer, "steps", 3),
     "the weights": lambda data, trainer: trainer.model.weight.data.add_(1),
     "the same value": lambda data, trainer: changed(data, "array", data.array.copy()),
+    "a method's name": lambda data, trainer: changed(trainer, "count"),
+    "a function's name": lambda data, trainer: changed(trainer, "max"),
 }
 
 

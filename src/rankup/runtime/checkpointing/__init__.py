@@ -11,7 +11,7 @@
 - ``resume``: restores a run from a snapshot
 - ``resumed_loop``: what a loop says that does not fit the snapshot which it enters
 - ``registered``, ``adapters``, ``objects``, ``registered_state``: what ``run.register`` got, and its state
-- ``packing``, ``held``: nested containers as a snapshot holds them; which objects are those of the loop's begin
+- ``packing``, ``containers``: nested containers as a snapshot holds them; which objects were there as the loop began
 - ``model_form``: names, shapes and kinds of a model's modules, and which parts are frozen or in evaluation mode
 - ``settings``, ``new_settings``: what a script asks for: recorded, compared, and chosen from
 - ``save_model``: the model alone, in one file

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import copy
-import itertools
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from rankup.errors import RankupError
-from rankup.runtime.checkpointing.held import Held, Identities
-from rankup.runtime.checkpointing.packing import (
-    article,
-    as_torch,
-    content,
-    is_array,
-    packed,
-    unpacked,
-    unsaveable,
-)
-from rankup.runtime.pytree import map_tensors, tensors_in
 from rankup.runtime.seed import generator_access
+
+if TYPE_CHECKING:
+    from rankup.runtime.checkpointing.containers import Held
 
 
 class Stateful(Protocol):
@@ -64,6 +54,10 @@ class Adapter:
     def loop_begins(self) -> None:
         """Called before its state is taken for the first time."""
 
+    def kept(self) -> set[int]:
+        """Ids of what it has held since the loop began, which the script may know by other names."""
+        return set()
+
     def parts(self, state: dict[str, Any]) -> dict[str, Any]:
         """A state by what it holds; by ``""`` if that is one thing."""
         return {"": state}
@@ -77,6 +71,7 @@ class Adapter:
 def adapter_of(name: str, value: Any, device: torch.device, held: Held | None = None) -> Adapter | None:
     """Of a tensor, an array, a generator of random numbers, or a container of plain values and tensors; else None.
     ``held``: of what holds a container."""
+    from rankup.runtime.checkpointing.packing import as_torch, content, is_array, packed, unpacked, unsaveable
 
     def check(saved: Any) -> None:
         if saved.shape != value.shape or saved.dtype != value.dtype:
@@ -104,64 +99,10 @@ def adapter_of(name: str, value: Any, device: torch.device, held: Held | None = 
         get, set_ = access
         return Adapter("generator", name, value, lambda: packed(get()), lambda saved: set_(unpacked(saved)))
     if isinstance(value, (list, dict, set, deque)) and unsaveable(content(value), name) is None:
+        from rankup.runtime.checkpointing.containers import ContainerAdapter
+
         return ContainerAdapter(name, value, device, held)
     return None
-
-
-class ContainerAdapter(Adapter):
-    """A list, dict, set or deque. Tensors in it that were on an accelerator are restored to this rank's device.
-    ``held``: of the object that holds it; None if it is registered itself."""
-
-    def __init__(self, name: str, thing: Any, device: torch.device, held: Held | None = None) -> None:
-        super().__init__("items", name, thing, self._items, self._fill)
-        self._device = device
-        self._held = held or Held()
-
-    def loop_begins(self) -> None:
-        self._held = Held()
-        self._held.note_items(self.thing)
-
-    def kept(self) -> set[int]:
-        """Ids of what it has held since the loop began, which the script may know by other names."""
-        return self._held.kept(self.thing)
-
-    def state_dict(self) -> dict[str, Any]:
-        identities = Identities(self._held)
-        items = packed(self._items(), identities.note)
-        places = enumerate(tensors_in(items))
-        on_device = [at for at, one in places if one.device.type != "cpu"]
-        return {self.kind: items, "on_device": on_device, **identities.state()}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        elsewhere, count = set(state_dict.get("on_device", ())), itertools.count()
-
-        def placed(tensor: torch.Tensor) -> torch.Tensor:
-            return tensor.to(self._device) if next(count) in elsewhere else tensor
-
-        self._identities = Identities(self._held, state_dict)
-        super().load_state_dict(map_tensors(placed, copy.deepcopy(state_dict)))
-
-    def _items(self) -> Any:
-        items = content(self.thing)
-        if (place := unsaveable(items, self._name)) is not None:
-            raise RankupError(
-                "unsaveable-state",
-                f"{place}, which a snapshot cannot contain",
-                hint="numbers, strings, tensors, arrays, and lists, dicts, tuples and sets of them",
-                exit_code=1,
-            )
-        return items
-
-    def _fill(self, saved: Any) -> None:
-        thing = self.thing
-        if not isinstance(saved, dict if isinstance(thing, dict) else list):
-            raise other(self._name, f"not a {type(thing).__name__}")
-        loaded = unpacked(saved, self._identities.place)
-        thing.clear()
-        if isinstance(thing, (dict, set)):
-            thing.update(loaded)
-        else:
-            thing.extend(loaded)
 
 
 def other(name: str, what: str) -> RankupError:
@@ -170,6 +111,11 @@ def other(name: str, what: str) -> RankupError:
         f"run.register({name}=…): the state has another kind of object with this name ({what})",
         hint="register the same things under the same names as the run that saved it",
     )
+
+
+def article(thing: Any) -> str:
+    name = f"{type(thing).__module__}.{type(thing).__qualname__}".removeprefix("builtins.")
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
 def refused(name: str, thing: Any, wanted: str) -> RankupError:

@@ -1,9 +1,9 @@
 """Any object of the script, registered: its attributes, as far as they are plain values or have a state.
 
 Saved is what has changed since it was registered: what the script only sets (a number of epochs, a path) stays the
-script's. An attribute that has held one object since the loop began is restored in place (``held.py``). What snapshots
-hold already (models, optimizers, what else is registered) is left alone, and of prepared modules only the attributes
-that are not torch's are looked at.
+script's. An attribute that has held one object since the loop began is restored in place (``containers.py``). What
+snapshots hold already (models, optimizers, what else is registered) is left alone, and of prepared modules only the
+attributes that are not torch's are looked at.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from torch.optim import Optimizer
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.adapters import (
     Adapter,
-    ContainerAdapter,
     adapter_of,
+    article,
     other,
 )
-from rankup.runtime.checkpointing.held import Held
-from rankup.runtime.checkpointing.packing import article, content, is_array, packed, unpacked, unsaveable
+from rankup.runtime.checkpointing.containers import ContainerAdapter, Held, Identities
+from rankup.runtime.checkpointing.packing import content, is_array, packed, unpacked, unsaveable
 from rankup.runtime.unregistered.marks import SIMPLE, mark_of, mark_of_state
 from rankup.runtime.unregistered.walk import OF_TORCH, attributes_of, is_watched, key_of
 
@@ -63,7 +63,8 @@ class ObjectAdapter(Adapter):
         self._forgotten = forgotten
         self._device = device
         self._known = known
-        self._holders: set[_Path] = set()  # of what a process makes before its loop
+        # Objects and containers that a process makes before its loop, by each path that leads to one.
+        self._holders: dict[_Path, Any] = {}
         self._begun = {leaf.path: _mark(leaf.value) for leaf in self._leaves(self._holders)}
         self._there: set[_Path] = set()  # likewise, of what no snapshot makes anew
         self._held = Held()
@@ -71,7 +72,7 @@ class ObjectAdapter(Adapter):
 
     def loop_begins(self) -> None:
         """What the script has made by now, it makes in each attempt."""
-        self._held, self._kinds = Held(), {}
+        self._held, self._kinds, self._holders = Held(), {}, {}
         for leaf in self._leaves(self._holders):
             self._held.note(leaf.value, leaf.path)
             self._kinds[leaf.path] = type(leaf.value)
@@ -80,7 +81,10 @@ class ObjectAdapter(Adapter):
 
     def _changed(self) -> list[Any]:
         saved = []
-        for leaf in self._leaves():
+        holders: dict[_Path, Any] = {}
+        leaves = [*self._leaves(holders)]
+        self._check_holders(holders, {leaf.path for leaf in leaves})
+        for leaf in leaves:
             if self._begun.get(leaf.path) == _mark(leaf.value):
                 continue
             if leaf.path[:-1] not in self._holders:
@@ -94,7 +98,7 @@ class ObjectAdapter(Adapter):
             makeable = _makeable(adapter) and (not filled or self._kinds.get(leaf.path) is kind)
             if not (makeable or made_anew):
                 raise self._of_training(leaf.value, leaf.path)
-            state = {"plain": _plain(leaf.value)} if adapter is None else adapter.state_dict()
+            state = self._plain(leaf.value) if adapter is None else adapter.state_dict()
             if (path := self._held.path_of(leaf.value)) is not None:
                 state = {**state, "place": path}
             if kind is set:
@@ -120,6 +124,28 @@ class ObjectAdapter(Adapter):
             else:
                 at = _written(path)
                 raise other(self._name, f"{at} of it, which this process has not made before its loop")
+
+    def _check_holders(self, now: dict[_Path, Any], leaves: set[_Path]) -> None:
+        """RankupError if what the loop began with is gone, or elsewhere: a snapshot has values by their paths."""
+        begun = {id(each) for each in self._holders.values()}
+        for path, was in self._holders.items():
+            if any(key in self._forgotten for _, key in path):
+                continue
+            if path in now and now[path] is not was and id(now[path]) in begun:
+                what = "is another of its objects than when the loop began"
+            elif path and path not in now and path not in leaves and path[:-1] in now:
+                what = "is gone, which was there when the loop began"
+            else:
+                continue
+            raise RankupError(
+                "unsaveable-state",
+                f"{self._name}{_written(path)} {what}: a snapshot has values by their places, and cannot restore that",
+                hint="leave the objects in their places, and keep numbers or names: current = 2, alive = [True, False]",
+                exit_code=1,
+            )
+
+    def kept(self) -> set[int]:
+        return self._held.kept(self.thing)
 
     def _of_training(self, held: Any, path: _Path) -> RankupError:
         place = f"{self._name}{_written(path)}"
@@ -159,8 +185,19 @@ class ObjectAdapter(Adapter):
                 return None
         return at
 
+    def _plain(self, value: Any) -> dict[str, Any]:
+        """As a snapshot can hold it."""
+        if isinstance(value, tuple):
+            identities = Identities(self._held)
+            return {"plain": packed(tuple(value), identities.note), **identities.state()}
+        if isinstance(value, Enum):
+            return {"plain": value.name}
+        return {"plain": value if type(value) in SIMPLE else value.item()}
+
     def _made(self, saved: dict[str, Any], before: Any) -> Any:
         """A new value of what was saved, of the kind of the one ``before``."""
+        if "plain" in saved:
+            return _made_plain(unpacked(saved["plain"], Identities(self._held, saved).place), before)
         if "items" not in saved:
             return _made(saved, self._device, before)
         kind = dict if isinstance(saved["items"], dict) else set if saved.get("set") else list
@@ -169,10 +206,10 @@ class ObjectAdapter(Adapter):
         ContainerAdapter(self._name, new, self._device, self._held).load_state_dict(saved)
         return new
 
-    def _leaves(self, holders: set[_Path] | None = None) -> Iterator[_Leaf]:
-        """``holders``: gets the paths of what holds them."""
+    def _leaves(self, holders: dict[_Path, Any] | None = None) -> Iterator[_Leaf]:
+        """``holders``: gets what holds them, by each path that leads to it."""
         known = self._known(self.thing) - {id(self.thing)}
-        inside = _inside(self.thing, (), known, {id(self.thing)}, set() if holders is None else holders)
+        inside = _inside(self.thing, (), known, {id(self.thing)}, {} if holders is None else holders)
         yield from (leaf for leaf in inside if not any(key in self._forgotten for _, key in leaf.path))
 
     def _adapted(self, value: Any) -> Adapter | None:
@@ -195,15 +232,19 @@ def _written(path: _Path) -> str:
     return "".join(f".{key}" if attribute else f"[{key!r}]" for attribute, key in path)
 
 
-def _inside(thing: Any, path: _Path, known: set[int], seen: set[int], holders: set[_Path]) -> Iterator[_Leaf]:
+def _inside(
+    thing: Any, path: _Path, known: set[int], seen: set[int], holders: dict[_Path, Any]
+) -> Iterator[_Leaf]:
     """Everything below ``thing`` that can be saved."""
     if len(path) > _DEPTH:
         return
-    holders.add(path)
+    holders[path] = thing
     for (attribute, key), value in _items(thing).items():
+        at = (*path, (attribute, key))
+        if id(value) in seen and not _is_leaf(value):
+            holders[at] = value
         if id(value) in known or id(value) in seen:
             continue
-        at = (*path, (attribute, key))
         if _is_leaf(value):
             yield _Leaf(at, thing, value)
         elif isinstance(value, (list, tuple, deque, dict)) or is_watched(type(value)):
@@ -260,24 +301,16 @@ def _fits(value: Any, saved: dict[str, Any]) -> bool:
     return not hasattr(value, "dtype") or (value.shape == tuple(saved["array"].shape))
 
 
-def _plain(value: Any) -> Any:
-    """As a snapshot can hold it."""
-    if isinstance(value, Enum):
-        return value.name
-    if isinstance(value, tuple):
-        return packed(tuple(value))
-    return value if type(value) in SIMPLE else value.item()
+def _made_plain(plain: Any, before: Any) -> Any:
+    kind: Any = type(before)
+    if isinstance(before, Enum):
+        return kind[plain]
+    if isinstance(before, tuple) and hasattr(kind, "_make"):
+        return kind._make(plain)
+    return kind(plain) if kind.__module__ == "numpy" and not hasattr(before, "__len__") else plain
 
 
 def _made(saved: dict[str, Any], device: torch.device, before: Any) -> Any:
-    """A new value of what was saved, of the kind of the one before."""
-    if "plain" in saved:
-        plain, kind = unpacked(saved["plain"]), type(before)
-        if isinstance(before, Enum):
-            return kind[plain]
-        if isinstance(before, tuple) and hasattr(kind, "_make"):
-            return kind._make(plain)
-        return kind(plain) if kind.__module__ == "numpy" and not hasattr(before, "__len__") else plain
     if "tensor" in saved:
         at = before.device if isinstance(before, torch.Tensor) else device
         made = saved["tensor"].clone().to(at)
@@ -295,5 +328,7 @@ def _put(holder: Any, key: tuple[bool, Any], value: Any) -> None:
             object.__setattr__(holder, name, value)
     elif isinstance(holder, dict):
         holder[next((own for at, own in enumerate(holder) if key_of(own, at) == name), name)] = value
+    elif isinstance(holder, (list, deque)) and name == len(holder):
+        holder.append(value)  # what the training has appended
     elif not isinstance(holder, tuple):
         holder[name] = value

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from rankup.errors import RankupError
+from rankup.runtime.checkpointing.adapters import article
 from rankup.runtime.unregistered.marks import SIMPLE
 
 # What a snapshot holds as it is (snapshots/state.py).
@@ -33,11 +34,6 @@ def as_torch(array: Any) -> torch.Tensor | None:
         return torch.from_numpy(array.copy())
     except (TypeError, ValueError):
         return None
-
-
-def article(thing: Any) -> str:
-    name = f"{type(thing).__module__}.{type(thing).__qualname__}".removeprefix("builtins.")
-    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
 def unsaveable(value: Any, place: str) -> str | None:

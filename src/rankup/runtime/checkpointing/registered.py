@@ -26,9 +26,9 @@ from rankup.runtime.checkpointing.adapters import (
     Adapter,
     Stateful,
     adapter_of,
+    article,
     refused,
 )
-from rankup.runtime.checkpointing.packing import article, content, is_array, unsaveable
 from rankup.runtime.unregistered.marks import SIMPLE
 from rankup.runtime.unregistered.walk import cannot_be_set, is_watched, of_library
 
@@ -156,6 +156,8 @@ def as_stateful(name: str, thing: Any, declared: Declared) -> dict[str, Stateful
 
 
 def _taken_instead(name: str, thing: Any) -> str:
+    from rankup.runtime.checkpointing.packing import content, is_array, unsaveable
+
     if isinstance(thing, torch.Tensor):
         return "a plain tensor: not sparse, quantized, sharded or without memory"
     if is_array(thing):

@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from rankup.errors import RankupError
-from rankup.runtime.checkpointing.adapters import Adapter, ContainerAdapter, Stateful
+from rankup.runtime.checkpointing.adapters import Adapter, Stateful
 from rankup.runtime.checkpointing.registered import Declared, Value, Values, as_stateful
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import sampled_order
@@ -70,7 +70,7 @@ def declared(run: RunContext, before: Any = None) -> tuple[set[Any], set[int], d
         if before is not None and held is before:
             break
         known |= Walk((known | optimizers) - {id(held)}, optimizers).look({"": held}).seen
-        if isinstance(thing, ContainerAdapter):
+        if isinstance(thing, Adapter):
             known |= thing.kept()
         if isinstance(held, nn.Module):
             known |= {id(tensor) for tensor in (*held.parameters(), *held.buffers())}

@@ -12,6 +12,7 @@ they count from their next change on.
 
 from __future__ import annotations
 
+import dis
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import CodeType, FunctionType, ModuleType
@@ -75,7 +76,7 @@ class WorkerCopies:
 
 def _read_by_code(objects: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
     """Of the code that makes samples from ``objects``: the variables outside of them that it reads, and registered
-    values; the names in it."""
+    values; the names of values in it."""
     from rankup.runtime.checkpointing.registered import Values
 
     kinds = {kind for each in objects.values() for kind in type(each).__mro__}
@@ -83,12 +84,14 @@ def _read_by_code(objects: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]
     code = [each for each in objects.values() if id(each) not in methods]
     spaces = {path: each for path, each in objects.items() if isinstance(each, Values)}
     found: dict[str, Any] = {}
-    names = {*_MAKES_SAMPLES, "__self__", "func", "args", "keywords"}
+    names = {*_MAKES_SAMPLES}
+    values = {"__self__", "func", "args", "keywords"}
     read: set[Any] = set()
     while new := {_function(each) for each in [*code, *_named(kinds, names)]} - {None, *read}:
         read |= new
         for function in new:
             names |= {*_names_in(function.__code__)}
+            values |= {*_values_in(function.__code__)}
             if is_library(function.__code__.co_filename):
                 continue
             for name, value in variables_read(function).items():
@@ -99,7 +102,7 @@ def _read_by_code(objects: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]
                 elif not isinstance(value, (FunctionType, ModuleType, type)):
                     found[name] = value
     registered = ((path, name, value) for path, each in spaces.items() for name, value in each)
-    return found | {f"{path}.{name}": value for path, name, value in registered if name in names}, names
+    return found | {f"{path}.{name}": value for path, name, value in registered if name in values}, values
 
 
 def _named(kinds: set[type], names: set[str]) -> Iterator[Any]:
@@ -114,15 +117,29 @@ def _function(thing: Any) -> Any:
 
 
 def _names_in(code: CodeType) -> Iterator[str]:
-    """Also of variables that are another value's: of a closure, and arguments."""
-    yield from (
-        *code.co_names,
-        *code.co_freevars,
-        *code.co_varnames[: code.co_argcount + code.co_kwonlyargcount],
-    )
+    """Of what it may call."""
+    for each in _codes_in(code):
+        yield from each.co_names
+
+
+def _values_in(code: CodeType) -> Iterator[str]:
+    """Of attributes, and of variables that are another value's: of a closure, and arguments. A method that it calls
+    (``xs.mean()``) is no value, and neither is a global: ``max`` is no attribute of a trainer."""
+    for each in _codes_in(code):
+        yield from (*each.co_freevars, *each.co_varnames[: each.co_argcount + each.co_kwonlyargcount])
+        yield from (
+            str(one.argval)
+            for one in dis.get_instructions(each)
+            # From Python 3.12 on a method is loaded by the same instruction, and its text says so.
+            if one.opname == "LOAD_ATTR" and "NULL|self" not in one.argrepr
+        )
+
+
+def _codes_in(code: CodeType) -> Iterator[CodeType]:
+    yield code
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            yield from _names_in(inner)
+            yield from _codes_in(inner)
 
 
 def _is_trained(thing: Any) -> bool:

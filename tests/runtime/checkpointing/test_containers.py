@@ -14,7 +14,7 @@ from torch import nn
 
 import rankup
 from ranks import run_ranks
-from rankup.runtime.checkpointing.adapters import ContainerAdapter
+from rankup.runtime.checkpointing.containers import ContainerAdapter
 
 X = torch.linspace(-1, 1, 12, dtype=torch.float64)[:, None]
 CPU = torch.device("cpu")
@@ -164,3 +164,83 @@ def test_a_deque_that_each_step_makes_anew_keeps_its_length_and_a_set_its_kind(t
     run_ranks(replaced, 1, tmp_path / "killed", 5)
     assert run_ranks(replaced, 1, tmp_path / "killed", None) == [whole]
     assert whole == "{'recent': deque([6, 7], maxlen=2), 'seen': {7}}"
+
+
+class Phases:
+    """Objects in a list, and one of them under a name as well."""
+
+    def __init__(self) -> None:
+        self.phases = [SimpleNamespace(steps=0), SimpleNamespace(steps=0)]
+        self.current: Any = self.phases[0]
+        self.pair: tuple[list[int], list[int]] = ([], [])
+        self.log: list[Any] = [SimpleNamespace(steps=0)]
+
+
+def advance(phases: Phases, first: list[int], step: int) -> None:
+    phases.current.steps += 1
+    first.append(step)
+    phases.log.append(step)
+
+
+def move(phases: Phases, first: list[int], step: int) -> None:
+    phases.current = phases.phases[1]
+    phases.current.steps += 1
+
+
+def shrink(phases: Phases, first: list[int], step: int) -> None:
+    phases.current.steps += 1
+    if len(phases.phases) > 1:
+        phases.phases.pop()
+
+
+def with_phases(folder: Path, killed: int | None, body: Any) -> Any:
+    run = rankup.init(
+        snapshots=rankup.Snapshots(every="3 steps", directory=folder, asynchronous=False), precision="fp64"
+    )
+    model, opt, data = run.prepare(
+        nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.01), rankup.ResidentData(X), global_batch=6
+    )
+    phases = Phases()
+    first = phases.pair[0]
+    coefficients = {"alpha": nn.Parameter(torch.ones(1, dtype=torch.float64))}
+    alpha = coefficients["alpha"]
+    run.register(phases=phases, coefficients=coefficients)
+    try:
+        for x in run.steps(data, epochs=4):
+            if run.global_step == killed:
+                return None
+            body(phases, first, run.global_step)
+            with torch.no_grad():
+                alpha.add_(1.0)
+            (model(x) * alpha.detach()).sum().backward()
+            opt.step()
+            opt.zero_grad()
+    except rankup.RankupError as error:
+        return error.code, error.message.partition(":")[0]
+    shown = (
+        [each.steps for each in phases.phases],
+        phases.pair,
+        first,
+        phases.log[1:],
+        phases.current is phases.phases[0],
+    )
+    return shown, coefficients["alpha"].item(), alpha.item(), coefficients["alpha"] is alpha
+
+
+def test_lists_in_a_tuple_parameters_and_what_was_appended_to_a_list_of_objects_go_on(tmp_path: Path):
+    (whole,) = run_ranks(with_phases, 1, tmp_path / "whole", None, advance)
+    run_ranks(with_phases, 1, tmp_path / "killed", 5, advance)
+    assert run_ranks(with_phases, 1, tmp_path / "killed", None, advance) == [whole]
+    steps = [*range(8)]
+    assert whole == (([8, 0], (steps, []), steps, steps, True), 9.0, 9.0, True)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (move, "phases.current is another of its objects than when the loop began"),
+        (shrink, "phases.phases[1] is gone, which was there when the loop began"),
+    ],
+)
+def test_an_object_that_has_another_place_is_refused(tmp_path: Path, body: Any, says: str):
+    assert run_ranks(with_phases, 1, tmp_path, None, body) == [("unsaveable-state", says)]

@@ -1,4 +1,4 @@
-"""Which of the mutable objects in a registered thing it has held since its loop began.
+"""Registered lists, dicts, sets and deques; and which objects a registered thing has held since its loop began.
 
 The script may know such an object by another name (``n = stats["n"]``), so a resume fills it in place. What the loop
 has put there is made anew: to fill what lay there before could overwrite a constant of the script, or a view of its
@@ -7,6 +7,8 @@ data. An object that the thing holds twice is one object again.
 
 from __future__ import annotations
 
+import copy
+import itertools
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -14,10 +16,13 @@ from typing import Any
 
 import torch
 
-from rankup.runtime.checkpointing.packing import is_array, is_mutable
-from rankup.runtime.unregistered.walk import key_of
+from rankup.errors import RankupError
+from rankup.runtime.checkpointing.adapters import Adapter, other
+from rankup.runtime.checkpointing.packing import content, is_array, is_mutable, packed, unpacked, unsaveable
+from rankup.runtime.pytree import map_tensors, tensors_in
+from rankup.runtime.unregistered.walk import attributes_of, key_of
 
-Path = tuple[Any, ...]
+Path = tuple[Any, ...]  # keys of containers; of objects (whether it is an attribute, its name or key)
 
 
 class Held:
@@ -59,7 +64,8 @@ class Held:
             at = thing
             try:
                 for key in path:
-                    at = at[key]
+                    attribute, name = key if isinstance(key, tuple) else (False, key)
+                    at = dict(attributes_of(at))[name] if attribute else at[name]
             except (LookupError, TypeError):  # it is gone, or its key cannot be written
                 continue
             if at is there():
@@ -102,9 +108,67 @@ class Identities:
         return new
 
 
+class ContainerAdapter(Adapter):
+    """A list, dict, set or deque. Tensors in it that were on an accelerator are restored to this rank's device.
+    ``held``: of the object that holds it; None if it is registered itself."""
+
+    def __init__(self, name: str, thing: Any, device: torch.device, held: Held | None = None) -> None:
+        super().__init__("items", name, thing, self._items, self._fill)
+        self._device = device
+        self._held = held or Held()
+
+    def loop_begins(self) -> None:
+        self._held = Held()
+        self._held.note_items(self.thing)
+
+    def kept(self) -> set[int]:
+        return self._held.kept(self.thing)
+
+    def state_dict(self) -> dict[str, Any]:
+        identities = Identities(self._held)
+        items = packed(self._items(), identities.note)
+        places = enumerate(tensors_in(items))
+        on_device = [at for at, one in places if one.device.type != "cpu"]
+        return {self.kind: items, "on_device": on_device, **identities.state()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        elsewhere, count = set(state_dict.get("on_device", ())), itertools.count()
+
+        def placed(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor.to(self._device) if next(count) in elsewhere else tensor
+
+        self._identities = Identities(self._held, state_dict)
+        super().load_state_dict(map_tensors(placed, copy.deepcopy(state_dict)))
+
+    def _items(self) -> Any:
+        items = content(self.thing)
+        if (place := unsaveable(items, self._name)) is not None:
+            raise RankupError(
+                "unsaveable-state",
+                f"{place}, which a snapshot cannot contain",
+                hint="numbers, strings, tensors, arrays, and lists, dicts, tuples and sets of them",
+                exit_code=1,
+            )
+        return items
+
+    def _fill(self, saved: Any) -> None:
+        thing = self.thing
+        if not isinstance(saved, dict if isinstance(thing, dict) else list):
+            raise other(self._name, f"not a {type(thing).__name__}")
+        loaded = unpacked(saved, self._identities.place)
+        thing.clear()
+        if isinstance(thing, (dict, set)):
+            thing.update(loaded)
+        else:
+            thing.extend(loaded)
+
+
 def _filled(there: Any, new: Any) -> Any:
     """``there`` with the content of ``new``; ``new`` if that does not fit."""
-    if type(there) is not type(new):
+    tensors = isinstance(there, torch.Tensor) and isinstance(
+        new, torch.Tensor
+    )  # a Parameter is restored in place too
+    if not tensors and type(there) is not type(new):
         return new
     if isinstance(there, (dict, set)):
         there.clear()
