@@ -1,19 +1,12 @@
-"""Things that have no ``state_dict`` of their own: an adapter for each kind gets and sets their state."""
+"""What has no ``state_dict`` of its own: an adapter gets and sets its state (``containers``, ``objects``)."""
 
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
-
-import torch
+from typing import Any, Protocol
 
 from rankup.errors import RankupError
-from rankup.runtime.seed import generator_access
-
-if TYPE_CHECKING:
-    from rankup.runtime.checkpointing.containers import Held
 
 
 class Stateful(Protocol):
@@ -66,43 +59,6 @@ class Adapter:
     def whole(self) -> bool:
         """Whether it is the same on all ranks, to the last bit."""
         return self.kind in ("tensor", "array", "generator")
-
-
-def adapter_of(name: str, value: Any, device: torch.device, held: Held | None = None) -> Adapter | None:
-    """Of a tensor, an array, a generator of random numbers, or a container of plain values and tensors; else None.
-    ``held``: of what holds a container."""
-    from rankup.runtime.checkpointing.packing import as_torch, content, is_array, packed, unpacked, unsaveable
-
-    def check(saved: Any) -> None:
-        if saved.shape != value.shape or saved.dtype != value.dtype:
-            now = f"{value.dtype} {tuple(value.shape)}"
-            raise other(name, f"{saved.dtype} {tuple(saved.shape)}; this run has {now}")
-
-    def fill_tensor(saved: torch.Tensor) -> None:
-        check(saved)
-        with torch.no_grad():
-            value.copy_(saved)
-
-    def fill_array(saved: torch.Tensor) -> None:
-        check(loaded := saved.numpy())
-        value[...] = loaded
-
-    if isinstance(value, torch.Tensor):
-        plain = value.layout == torch.strided and not (
-            value.is_quantized or value.is_meta or hasattr(value, "to_local")
-        )
-        return Adapter("tensor", name, value, value.detach, fill_tensor) if plain else None
-    if is_array(value):
-        plain = value.flags.writeable and as_torch(value[:0] if value.ndim else value) is not None
-        return Adapter("array", name, value, lambda: as_torch(value), fill_array) if plain else None
-    if (access := generator_access(value)) is not None:
-        get, set_ = access
-        return Adapter("generator", name, value, lambda: packed(get()), lambda saved: set_(unpacked(saved)))
-    if isinstance(value, (list, dict, set, deque)) and unsaveable(content(value), name) is None:
-        from rankup.runtime.checkpointing.containers import ContainerAdapter
-
-        return ContainerAdapter(name, value, device, held)
-    return None
 
 
 def other(name: str, what: str) -> RankupError:

@@ -18,8 +18,17 @@ import torch
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.adapters import Adapter, other
-from rankup.runtime.checkpointing.packing import content, is_array, is_mutable, packed, unpacked, unsaveable
+from rankup.runtime.checkpointing.packing import (
+    as_torch,
+    content,
+    is_array,
+    is_mutable,
+    packed,
+    unpacked,
+    unsaveable,
+)
 from rankup.runtime.pytree import map_tensors, tensors_in
+from rankup.runtime.seed import generator_access
 from rankup.runtime.unregistered.walk import attributes_of, key_of
 
 Path = tuple[Any, ...]  # keys of containers; of objects (whether it is an attribute, its name or key)
@@ -106,6 +115,40 @@ class Identities:
             new = _filled(self._held.at(self._paths[number]), new)
         self._made.append(new)
         return new
+
+
+def adapter_of(name: str, value: Any, device: torch.device, held: Held | None = None) -> Adapter | None:
+    """Of a tensor, an array, a generator of random numbers, or a container of plain values and tensors; else None.
+    ``held``: of what holds a container."""
+
+    def check(saved: Any) -> None:
+        if saved.shape != value.shape or saved.dtype != value.dtype:
+            now = f"{value.dtype} {tuple(value.shape)}"
+            raise other(name, f"{saved.dtype} {tuple(saved.shape)}; this run has {now}")
+
+    def fill_tensor(saved: torch.Tensor) -> None:
+        check(saved)
+        with torch.no_grad():
+            value.copy_(saved)
+
+    def fill_array(saved: torch.Tensor) -> None:
+        check(loaded := saved.numpy())
+        value[...] = loaded
+
+    if isinstance(value, torch.Tensor):
+        plain = value.layout == torch.strided and not (
+            value.is_quantized or value.is_meta or hasattr(value, "to_local")
+        )
+        return Adapter("tensor", name, value, value.detach, fill_tensor) if plain else None
+    if is_array(value):
+        plain = value.flags.writeable and as_torch(value[:0] if value.ndim else value) is not None
+        return Adapter("array", name, value, lambda: as_torch(value), fill_array) if plain else None
+    if (access := generator_access(value)) is not None:
+        get, set_ = access
+        return Adapter("generator", name, value, lambda: packed(get()), lambda saved: set_(unpacked(saved)))
+    if isinstance(value, (list, dict, set, deque)) and unsaveable(content(value), name) is None:
+        return ContainerAdapter(name, value, device, held)
+    return None
 
 
 class ContainerAdapter(Adapter):

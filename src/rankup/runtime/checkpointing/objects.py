@@ -21,11 +21,10 @@ from torch.optim import Optimizer
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.adapters import (
     Adapter,
-    adapter_of,
     article,
     other,
 )
-from rankup.runtime.checkpointing.containers import ContainerAdapter, Held, Identities
+from rankup.runtime.checkpointing.containers import ContainerAdapter, Held, Identities, adapter_of
 from rankup.runtime.checkpointing.packing import content, is_array, packed, unpacked, unsaveable
 from rankup.runtime.unregistered.marks import SIMPLE, mark_of, mark_of_state
 from rankup.runtime.unregistered.walk import OF_TORCH, attributes_of, is_watched, key_of

@@ -25,7 +25,6 @@ from rankup.errors import RankupError
 from rankup.runtime.checkpointing.adapters import (
     Adapter,
     Stateful,
-    adapter_of,
     article,
     refused,
 )
@@ -143,6 +142,8 @@ def as_stateful(name: str, thing: Any, declared: Declared) -> dict[str, Stateful
             rest = attributes(lambda one: declared.known(one) | ids_in(one.state_dict()))
             return {name: thing, f"{name}.*": rest}
         return {name: thing}
+    from rankup.runtime.checkpointing.containers import adapter_of
+
     if (adapter := adapter_of(name, thing, declared.device)) is not None:
         return {name: adapter}
     simple, value = simplify(thing)
