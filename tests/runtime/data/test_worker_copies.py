@@ -1,4 +1,4 @@
-"""A data set that changes while loader workers have a copy of it is an error; what only looks like it is none."""
+"""A data set that changes while loader workers have a copy of it is an error. Other changes are allowed."""
 
 from __future__ import annotations
 
@@ -107,6 +107,17 @@ def closed() -> tuple[Dataset[Any], Callable[[Any], None]]:
     return Closed(), rise
 
 
+class Transforming(Dataset[Any]):
+    """It calls what it holds, and reads nothing of it."""
+
+    def __init__(self) -> None:
+        self.transform = Scaled()
+        self.net = nn.Linear(1, 1).requires_grad_(False)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.net(self.transform(torch.ones(1)))
+
+
 CHANGES: dict[str, tuple[Any, Callable[[Any], None]]] = {
     "Levelled.level: 0.0, 1.5": (Levelled(), lambda data: changed(data, "level")),
     "Levelled.hidden: 0.0, 1.5": (
@@ -130,6 +141,11 @@ CHANGES: dict[str, tuple[Any, Callable[[Any], None]]] = {
         Levelled(),
         lambda data: data.array.__setitem__(3, 1),
     ),
+    "Transforming.transform.factor: 1.0, 1.5": (
+        Transforming(),
+        lambda data: changed(data.transform, "factor"),
+    ),
+    "Transforming.net: a Linear, a Linear": (Transforming(), lambda data: data.net.weight.data.add_(1)),
     "SHIFT: 0.0, 1.0": (Levelled(), lambda data: shifted()),
     "level: 0, 1": closed(),
     "Subset.indices: list of 1, list of 2": (Subset(Levelled(), [0]), lambda data: data.indices.append(1)),

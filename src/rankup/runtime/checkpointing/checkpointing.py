@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from rankup.runtime.tracing.trace import Trace
     from rankup.snapshots.saver import Saver
 
+_CHECKED = 64  # steps of a loop within which looks ask whether what is registered can be saved
+
 
 class Checkpointing:
     """Of one run. Without a directory nothing is saved: a request to stop ends the run without a snapshot."""
@@ -240,7 +242,8 @@ class Checkpointing:
             return
         error = None
         try:
-            registered_state.check(run)
+            if done <= _CHECKED:  # a state may be large
+                registered_state.check(run)
         except RankupError as unsaveable:
             error = unsaveable
         if error is None and watch is not None and run.batch is not None and feed is not None:

@@ -208,9 +208,8 @@ class ContainerAdapter(Adapter):
 
 def _filled(there: Any, new: Any) -> Any:
     """``there`` with the content of ``new``; ``new`` if that does not fit."""
-    tensors = isinstance(there, torch.Tensor) and isinstance(
-        new, torch.Tensor
-    )  # a Parameter is restored in place too
+    # A snapshot has no Parameters.
+    tensors = isinstance(there, torch.Tensor) and isinstance(new, torch.Tensor)
     if not tensors and type(there) is not type(new):
         return new
     if isinstance(there, (dict, set)):

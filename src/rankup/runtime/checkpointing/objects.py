@@ -19,11 +19,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from rankup.errors import RankupError
-from rankup.runtime.checkpointing.adapters import (
-    Adapter,
-    article,
-    other,
-)
+from rankup.runtime.checkpointing.adapters import Adapter, article, other
 from rankup.runtime.checkpointing.containers import ContainerAdapter, Held, Identities, adapter_of
 from rankup.runtime.checkpointing.packing import content, is_array, packed, unpacked, unsaveable
 from rankup.runtime.unregistered.marks import SIMPLE, mark_of, mark_of_state
@@ -197,8 +193,12 @@ class ObjectAdapter(Adapter):
         """A new value of what was saved, of the kind of the one ``before``."""
         if "plain" in saved:
             return _made_plain(unpacked(saved["plain"], Identities(self._held, saved).place), before)
-        if "items" not in saved:
-            return _made(saved, self._device, before)
+        if "array" in saved:
+            return saved["array"].numpy().copy()
+        if "tensor" in saved:
+            at = before.device if isinstance(before, torch.Tensor) else self._device
+            tensor = saved["tensor"].clone().to(at)
+            return tensor.requires_grad_() if getattr(before, "requires_grad", False) else tensor
         kind = dict if isinstance(saved["items"], dict) else set if saved.get("set") else list
         own = isinstance(before, (list, dict, set, deque)) and type(before) not in (list, dict, set)
         new = copy.copy(before) if own and isinstance(before, dict) is (kind is dict) else kind()
@@ -301,21 +301,13 @@ def _fits(value: Any, saved: dict[str, Any]) -> bool:
 
 
 def _made_plain(plain: Any, before: Any) -> Any:
+    """Of the kind of the value ``before``."""
     kind: Any = type(before)
     if isinstance(before, Enum):
         return kind[plain]
     if isinstance(before, tuple) and hasattr(kind, "_make"):
         return kind._make(plain)
     return kind(plain) if kind.__module__ == "numpy" and not hasattr(before, "__len__") else plain
-
-
-def _made(saved: dict[str, Any], device: torch.device, before: Any) -> Any:
-    if "tensor" in saved:
-        at = before.device if isinstance(before, torch.Tensor) else device
-        made = saved["tensor"].clone().to(at)
-        return made.requires_grad_() if getattr(before, "requires_grad", False) else made
-    assert "array" in saved
-    return saved["array"].numpy().copy()
 
 
 def _put(holder: Any, key: tuple[bool, Any], value: Any) -> None:

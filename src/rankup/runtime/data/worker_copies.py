@@ -62,21 +62,24 @@ class WorkerCopies:
     def _look(self) -> dict[str, _Seen]:
         # Generators are seeded per sample, wherever they are.
         walk = Walk({id(each) for each in held_generators(tuple(self._parts.values()))}).look(self._parts)
-        variables, names = _read_by_code(walk.objects)
+        variables, names, values = _read_by_code(walk.objects)
         marks = {**walk.look(variables).inherited, **walk.by_path()}
         roots = sorted({**self._parts, **variables}, key=len, reverse=True)
         found = {}
         for path, mark in marks.items():
             root = next((root for root in roots if path.startswith(root)), "")
             thing = walk.things.get(path)
-            if names.issuperset(re.findall(r"\.(\w+)", path[len(root) :])) and not _is_trained(thing):
+            *through, last = re.findall(r"\.(\w+)", path[len(root) :]) or [None]
+            # What is called may be a transform or a module, and no number that has the name of a list's method.
+            read = last is None or last in (names if callable(thing) else values)
+            if read and names.issuperset(through) and not _is_trained(thing):
                 found[path] = _Seen(mark, *_writes(thing))
         return found
 
 
-def _read_by_code(objects: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
+def _read_by_code(objects: Mapping[str, Any]) -> tuple[dict[str, Any], set[str], set[str]]:
     """Of the code that makes samples from ``objects``: the variables outside of them that it reads, and registered
-    values; the names of values in it."""
+    values; the names in it, and those of them that are read and not only called."""
     from rankup.runtime.checkpointing.registered import Values
 
     kinds = {kind for each in objects.values() for kind in type(each).__mro__}
@@ -84,14 +87,14 @@ def _read_by_code(objects: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]
     code = [each for each in objects.values() if id(each) not in methods]
     spaces = {path: each for path, each in objects.items() if isinstance(each, Values)}
     found: dict[str, Any] = {}
-    names = {*_MAKES_SAMPLES}
     values = {"__self__", "func", "args", "keywords"}
+    names = {*_MAKES_SAMPLES, *values}
     read: set[Any] = set()
     while new := {_function(each) for each in [*code, *_named(kinds, names)]} - {None, *read}:
         read |= new
         for function in new:
-            names |= {*_names_in(function.__code__)}
             values |= {*_values_in(function.__code__)}
+            names |= {*_names_in(function.__code__), *values}
             if is_library(function.__code__.co_filename):
                 continue
             for name, value in variables_read(function).items():
@@ -102,7 +105,11 @@ def _read_by_code(objects: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]
                 elif not isinstance(value, (FunctionType, ModuleType, type)):
                     found[name] = value
     registered = ((path, name, value) for path, each in spaces.items() for name, value in each)
-    return found | {f"{path}.{name}": value for path, name, value in registered if name in values}, values
+    return (
+        found | {f"{path}.{name}": value for path, name, value in registered if name in values},
+        names,
+        values,
+    )
 
 
 def _named(kinds: set[type], names: set[str]) -> Iterator[Any]:
@@ -111,20 +118,20 @@ def _named(kinds: set[type], names: set[str]) -> Iterator[Any]:
 
 
 def _function(thing: Any) -> Any:
-    """Also that of a method or a property; None of what is no code of Python's."""
+    """The function of a method or a property; None of anything that is not Python code."""
     function = getattr(thing, "fget" if isinstance(thing, property) else "__func__", thing)
     return function if isinstance(function, FunctionType) else None
 
 
 def _names_in(code: CodeType) -> Iterator[str]:
-    """Of what it may call."""
+    """Names of globals, attributes and methods."""
     for each in _codes_in(code):
         yield from each.co_names
 
 
 def _values_in(code: CodeType) -> Iterator[str]:
-    """Of attributes, and of variables that are another value's: of a closure, and arguments. A method that it calls
-    (``xs.mean()``) is no value, and neither is a global: ``max`` is no attribute of a trainer."""
+    """Names of attributes that are read, of closure variables and of arguments. A method call (``xs.mean()``) and a
+    global (``max``) do not read an attribute of that name."""
     for each in _codes_in(code):
         yield from (*each.co_freevars, *each.co_varnames[: each.co_argcount + each.co_kwonlyargcount])
         yield from (
