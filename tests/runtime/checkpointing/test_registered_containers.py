@@ -244,3 +244,31 @@ def test_lists_in_a_tuple_parameters_and_what_was_appended_to_a_list_of_objects_
 )
 def test_an_object_that_has_another_place_is_refused(tmp_path: Path, body: Any, says: str):
     assert run_ranks(with_phases, 1, tmp_path, None, body) == [("unsaveable-state", says)]
+
+
+@pytest.mark.parametrize("kind", [dict, SimpleNamespace])
+def test_names_of_parts_of_a_registered_thing_are_no_state_of_their_own(tmp_path: Path, kind: Any):
+    """With ``--lost stop`` the first look ends the attempt if it names one of them."""
+    stop = {"RANKUP_LOST": "stop"}
+    assert run_ranks(named_parts, 1, tmp_path, 5, kind, env=stop) == [None]
+    assert run_ranks(named_parts, 1, tmp_path, None, kind, env=stop) == [(8.0, [*range(8)])]
+
+
+def named_parts(folder: Path, killed: int | None, kind: Any) -> Any:
+    run = rankup.init(
+        snapshots=rankup.Snapshots(every="3 steps", directory=folder, asynchronous=False), precision="fp64"
+    )
+    model, opt, data = run.prepare(
+        nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.01), rankup.ResidentData(X), global_batch=6
+    )
+    n, seen = torch.zeros((), dtype=torch.float64), list[int]()
+    run.register(statistics=kind(n=n, curves={"train": (seen,)}))
+    for x in run.steps(data, epochs=4):
+        if run.global_step == killed:
+            return None
+        n += 1
+        seen.append(run.global_step)
+        (model(x) * n).sum().backward()
+        opt.step()
+        opt.zero_grad()
+    return n.item(), seen
