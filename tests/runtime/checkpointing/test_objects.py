@@ -16,6 +16,7 @@ import numpy
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 import rankup
 from ranks import run_ranks
@@ -235,3 +236,73 @@ def test_what_a_resume_could_not_make_anew_is_refused_in_the_first_step(tmp_path
     ((code, message),) = run_ranks(remember, 1, tmp_path, 1, Kept)
     assert code == "unsaveable-state"
     assert message.startswith("memory.data[0] is a test_objects.Kept, which the training has made")
+
+
+class Warm:
+    """It has no attributes: nothing of it is in a snapshot."""
+
+
+class Hot:
+    pass
+
+
+class Phases:
+    """Each method changes which function or class it uses."""
+
+    def __init__(self) -> None:
+        self.loss: Any = functional.mse_loss
+        self.losses = {"first": functional.mse_loss}
+        self.mode: Any = Warm()
+        self.hook: Any = None
+        self.draw = self.one
+        self.best = 0.0
+
+    def one(self) -> int:
+        return 1
+
+    def two(self) -> int:
+        return 2
+
+
+def switch(folder: Path, what: str, value: Any, forgotten: tuple[str, ...]) -> Any:
+    run = rankup.init(
+        snapshots=rankup.Snapshots(every="1 steps", directory=folder, asynchronous=False), precision="fp64"
+    )
+    model, opt, data = run.prepare(
+        nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.01), rankup.ResidentData(X), global_batch=6
+    )
+    phases = Phases()
+    run.forget(*forgotten)
+    run.register(phases=phases)
+    try:
+        for x in run.steps(data, epochs=2):
+            phases.draw = phases.one  # another object of the same method
+            if run.global_step == 2:
+                exec(f"phases.{what} = value", {"phases": phases, "value": value or phases.two})
+            model(x).square().mean().backward()
+            opt.step()
+            opt.zero_grad()
+    except RankupError as error:
+        return f"{error.code}: {error.message}"
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("what", "value", "says"),
+    [
+        ("loss", functional.l1_loss, "loss is l1_loss, and was mse_loss"),
+        ("losses['first']", functional.l1_loss, "losses['first'] is l1_loss, and was mse_loss"),
+        ("mode", Hot(), "mode is a Hot, and was a Warm"),
+        ("hook", print, "hook is print, and was None"),
+        ("draw", None, "draw is two, and was one"),
+    ],
+)
+def test_another_function_or_class_in_a_registered_object_is_refused(
+    tmp_path: Path, what: str, value: Any, says: str
+):
+    (said,) = run_ranks(switch, 1, tmp_path, what, value, ())
+    assert said.startswith(f"unsaveable-state: phases.{says} when the loop began")
+
+
+def test_a_function_that_the_script_forgets_is_its_own_matter(tmp_path: Path):
+    assert run_ranks(switch, 1, tmp_path, "loss", functional.l1_loss, ("loss",)) == [""]

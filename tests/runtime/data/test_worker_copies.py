@@ -113,9 +113,22 @@ class Transforming(Dataset[Any]):
     def __init__(self) -> None:
         self.transform = Scaled()
         self.net = nn.Linear(1, 1).requires_grad_(False)
+        self.activation = torch.relu
+        self.place = self.first
+
+    def first(self, row: Any) -> Any:
+        return row[0]
+
+    def last(self, row: Any) -> Any:
+        return row[-1]
 
     def __getitem__(self, index: int) -> Any:
-        return self.net(self.transform(torch.ones(1)))
+        return self.place(self.activation(self.net(self.transform(torch.ones(1)))))
+
+
+class Reversed:
+    def __call__(self, value: Any) -> Any:
+        return value.flip(0)
 
 
 CHANGES: dict[str, tuple[Any, Callable[[Any], None]]] = {
@@ -146,6 +159,15 @@ CHANGES: dict[str, tuple[Any, Callable[[Any], None]]] = {
         lambda data: changed(data.transform, "factor"),
     ),
     "Transforming.net: a Linear, a Linear": (Transforming(), lambda data: data.net.weight.data.add_(1)),
+    "Transforming.activation: relu, tanh": (
+        Transforming(),
+        lambda data: changed(data, "activation", torch.tanh),
+    ),
+    "Transforming.place: first, last": (Transforming(), lambda data: changed(data, "place", data.last)),
+    "Transforming.transform: a Scaled, a Reversed": (
+        Transforming(),
+        lambda data: changed(data, "transform", Reversed()),
+    ),
     "SHIFT: 0.0, 1.0": (Levelled(), lambda data: shifted()),
     "level: 0, 1": closed(),
     "Subset.indices: list of 1, list of 2": (Subset(Levelled(), [0]), lambda data: data.indices.append(1)),

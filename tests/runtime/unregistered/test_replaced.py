@@ -13,11 +13,20 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 import rankup
 from rankup.errors import RankupError
 
 X = torch.linspace(-1, 1, 12, dtype=torch.float64)[:, None]  # three steps in an epoch
+
+
+class Warm:
+    """A state of a script's own machine: it has no attributes."""
+
+
+class Hot:
+    pass
 
 
 class Held:
@@ -30,8 +39,17 @@ class Held:
         self.history: list[float] = []
         self.schedule = torch.optim.lr_scheduler.StepLR(opt, 1)
         self.criterion: nn.Module = nn.MSELoss()
+        self.loss: Any = functional.mse_loss
+        self.draw: Any = self.first
+        self.mode: Any = Warm()
         self.price = decimal.Decimal("0.1")
         self.jobs: queue.Queue[int] = queue.Queue()
+
+    def first(self) -> int:
+        return 1
+
+    def second(self) -> int:
+        return 2
 
 
 def a_teacher(held: Held) -> None:
@@ -66,6 +84,26 @@ def another_optimizer(held: Held) -> None:
     held.opt = torch.optim.SGD(held.model.parameters(), lr=0.2)
 
 
+def another_function(held: Held) -> None:
+    held.loss = functional.l1_loss
+
+
+def another_lambda(held: Held) -> None:
+    held.loss = lambda out, target: 2 * functional.l1_loss(out, target)
+
+
+def another_method(held: Held) -> None:
+    held.draw = held.second
+
+
+def another_state(held: Held) -> None:
+    held.mode = Hot()
+
+
+def an_own_step(held: Held) -> None:
+    vars(held)["first"] = held.second
+
+
 CASES: list[tuple[Callable[[Held], None], str, tuple[str, ...]]] = [
     (a_teacher, "teacher", ()),
     (another_criterion, "criterion", ()),
@@ -75,6 +113,11 @@ CASES: list[tuple[Callable[[Held], None], str, tuple[str, ...]]] = [
     (another_list, "history", ("history",)),
     (another_schedule, "schedule", ("schedule",)),
     (another_optimizer, "opt", ()),
+    (another_function, "loss", ()),
+    (another_lambda, "loss", ()),
+    (another_method, "draw", ()),
+    (another_state, "mode", ()),
+    (an_own_step, "first", ()),
 ]
 
 

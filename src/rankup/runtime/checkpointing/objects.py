@@ -22,7 +22,7 @@ from rankup.errors import RankupError
 from rankup.runtime.checkpointing.adapters import Adapter, article, other
 from rankup.runtime.checkpointing.containers import ContainerAdapter, Held, Identities, adapter_of
 from rankup.runtime.checkpointing.packing import content, is_array, packed, unpacked, unsaveable
-from rankup.runtime.unregistered.marks import SIMPLE, mark_of, mark_of_state
+from rankup.runtime.unregistered.marks import SIMPLE, is_function, mark_of, mark_of_name, mark_of_state
 from rankup.runtime.unregistered.walk import OF_TORCH, attributes_of, is_watched, key_of
 
 _DEPTH = 8  # of objects in each other
@@ -58,7 +58,7 @@ class ObjectAdapter(Adapter):
         self._forgotten = forgotten
         self._device = device
         self._known = known
-        # Objects and containers that a process makes before its loop, by each path that leads to one.
+        # Objects, containers and functions that a process makes before its loop, by each path that leads to one.
         self._holders: dict[_Path, Any] = {}
         self._begun = {leaf.path: _mark(leaf.value) for leaf in self._leaves(self._holders)}
         self._there: set[_Path] = set()  # likewise, of what no snapshot makes anew
@@ -126,8 +126,10 @@ class ObjectAdapter(Adapter):
         for path, was in self._holders.items():
             if any(key in self._forgotten for _, key in path):
                 continue
-            if path in now and now[path] is not was and id(now[path]) in begun:
+            if path in now and now[path] is not was and id(now[path]) in begun and not is_function(was):
                 what = "is another of its objects than when the loop began"
+            elif _is_swapped(was, now.get(path)):
+                raise self._swapped(path, was, now.get(path))
             elif path and path not in now and path not in leaves and path[:-1] in now:
                 what = "is gone, which was there when the loop began"
             else:
@@ -138,6 +140,21 @@ class ObjectAdapter(Adapter):
                 hint="leave the objects in their places, and keep numbers or names: current = 2, alive = [True, False]",
                 exit_code=1,
             )
+
+        for path, function in now.items():
+            if path not in self._holders and path in self._kinds and is_function(function):
+                raise self._swapped(path, None, function)
+
+    def _swapped(self, path: _Path, was: Any, now: Any) -> RankupError:
+        before, after = ("None" if each is None else mark_of_name(each).text for each in (was, now))
+        key = next((str(key) for attribute, key in reversed(path) if attribute), self._name)
+        return RankupError(
+            "unsaveable-state",
+            f"{self._name}{_written(path)} is {after}, and was {before} when the loop began: a snapshot has values, "
+            "and no functions and classes",
+            hint=f"choose it at the begin of each epoch by a number that is registered, and run.forget({key!r})",
+            exit_code=1,
+        )
 
     def kept(self) -> set[int]:
         return self._held.kept(self.thing)
@@ -240,7 +257,7 @@ def _inside(
     holders[path] = thing
     for (attribute, key), value in _items(thing).items():
         at = (*path, (attribute, key))
-        if id(value) in seen and not _is_leaf(value):
+        if is_function(value) or (id(value) in seen and not _is_leaf(value)):
             holders[at] = value
         if id(value) in known or id(value) in seen:
             continue
@@ -281,6 +298,14 @@ def _is_leaf(value: Any) -> bool:
         return adapter_of("", value, _CPU) is not None
     plain = tuple(value) if isinstance(value, tuple) else value
     return isinstance(value, Enum) or unsaveable(plain, "") is None or adapter_of("", value, _CPU) is not None
+
+
+def _is_swapped(was: Any, now: Any) -> bool:
+    """Whether another function, or an object of another class, is there."""
+    if is_function(was) or is_function(now):
+        return mark_of_name(was) != mark_of_name(now)
+    containers = (list, tuple, deque, dict)
+    return now is not None and not isinstance(was, containers) and type(was) is not type(now)
 
 
 def _mark(value: Any) -> Any:

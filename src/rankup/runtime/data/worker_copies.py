@@ -25,7 +25,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from rankup.runtime.call_site import is_library
 from rankup.runtime.data.generators import held_generators, variables_read
-from rankup.runtime.unregistered.marks import Mark
+from rankup.runtime.unregistered.marks import Mark, differ
 from rankup.runtime.unregistered.walk import Walk
 
 _MAKES_SAMPLES = ("__getitem__", "__getitems__", "__iter__", "__next__", "__call__", "forward")
@@ -71,7 +71,7 @@ class WorkerCopies:
             thing = walk.things.get(path)
             *through, last = re.findall(r"\.(\w+)", path[len(root) :]) or [None]
             # What is called may be a transform or a module, and no number that has the name of a list's method.
-            read = last is None or last in (names if callable(thing) else values)
+            read = last is None or last in (names if mark.named or callable(thing) else values)
             if read and names.issuperset(through) and not _is_trained(thing):
                 found[path] = _Seen(mark, *_writes(thing))
         return found
@@ -164,7 +164,7 @@ def _writes(thing: Any) -> tuple[Any, int]:
 
 def _differs(was: _Seen, now: _Seen) -> bool:
     written = was.tensor is not None and was.tensor is now.tensor and was.writes != now.writes
-    return written or was.mark.digest != now.mark.digest
+    return written or differ(was.mark, now.mark)
 
 
 def _is_filled(was: Mark, now: Mark) -> bool:

@@ -39,6 +39,7 @@ from rankup.runtime.tracing import final_state
 from rankup.runtime.tracing.fault_injection import VARIABLE as INTERRUPT_VARIABLE
 from rankup.runtime.tracing.fault_injection import FaultInjection
 from rankup.runtime.tracing.run_digests import gradients_pending, state_digests
+from rankup.runtime.unregistered.marks import FUNCTION
 from rankup.runtime.unregistered.walk import Walk, codes_of_script, roots
 
 SAVES_VARIABLE = "RANKUP_SNAPSHOT_STEPS"  # steps after which to save, whatever the script says: "3,7,12"
@@ -184,10 +185,15 @@ class Trace:
 
     def _unregistered(self) -> dict[str, dict[str, str]]:
         """What the script holds and no snapshot has: ``untracked``, the state of objects by their class and path, and
-        ``variables``, plain values by their path."""
+        ``variables``, plain values by their path, and functions under other names than their own."""
         known, held, own = declared(self._run)
         walk = Walk(known, held).look(roots(self._codes, own))
         marks = walk.found.items()
+        functions = {
+            path: mark.digest
+            for path, mark in walk.by_path().items()
+            if mark.named == FUNCTION and path.rpartition(".")[2] != mark.text
+        }
         kinds = {path: type(thing).__name__ for path, thing in walk.objects.items()}
         return {
             "untracked": {
@@ -195,7 +201,7 @@ class Trace:
                 for path, mark in marks
                 if not mark.plain
             },
-            "variables": {path: mark.digest for path, mark in marks if mark.plain},
+            "variables": functions | {path: mark.digest for path, mark in marks if mark.plain},
         }
 
 

@@ -19,10 +19,12 @@ def cures(
     whole: Container[str],
     is_simple: Callable[[str], bool],
     unset: Mapping[str, str],
+    named: Container[str] = (),
 ) -> list[str]:
     """A call for each variable of the script that holds one of the paths. ``kinds``: variable → the class of what it
     holds, unless that is a plain value. ``whole``: names of what was prepared or registered. ``is_simple``: whether a
-    path is a number or the like. ``unset``: variables that hold what ``run.register`` refuses → what to keep of it."""
+    path is a number or the like. ``unset``: variables that hold what ``run.register`` refuses → what to keep of it.
+    ``named``: paths of functions, and of objects of another class."""
     found: dict[str, str] = {}
     for path in paths:
         name = root_of(path)
@@ -33,6 +35,12 @@ def cures(
             found.setdefault(
                 path,
                 f"{path} is registered or prepared: change that object in place, and keep the name on it",
+            )
+        elif path in named:
+            found.setdefault(
+                path,
+                f"{path}: values = run.register(phase=0), choose it by values.phase at the begin of each epoch, and "
+                f"then run.forget({path!r})",
             )
         elif name in unset:
             found.setdefault(

@@ -13,6 +13,15 @@ import random
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable
 from enum import Enum
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    WrapperDescriptorType,
+)
 from typing import Any, NamedTuple
 
 import torch
@@ -23,6 +32,14 @@ from rankup.strategies.clipping import local
 
 SIMPLE = (bool, int, float, complex, str, bytes, type(None))
 _NUMBERS = (("decimal", "Decimal"), ("fractions", "Fraction"))
+FUNCTION, OBJECT = "function", "object"
+_FUNCTIONS = (
+    FunctionType,
+    BuiltinFunctionType,
+    MethodDescriptorType,
+    WrapperDescriptorType,
+    MethodWrapperType,
+)
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque, OrderedDict, Counter, defaultdict)
 # Numbers of a large tensor that are looked at, evenly spread: an average that moves changes nearly all of its numbers.
 SAMPLED = 4096
@@ -34,12 +51,14 @@ _LONGEST_NUMBER = 8  # characters of one that is written with all its digits
 
 class Mark(NamedTuple):
     """``digest`` is the same for the same content. ``text`` is for messages. ``content``: [the value], if it is plain
-    and small. ``plain``: whether it is a plain value, and not the state of an object."""
+    and small. ``plain``: whether it is a plain value, and not the state of an object. ``named``: ``FUNCTION`` if it
+    tells only which function, class or module this is, ``OBJECT`` if it tells only the class of an object."""
 
     digest: str
     text: str
     content: Any = None
     plain: bool = True
+    named: str = ""
 
 
 def mark_of(value: Any) -> Mark | None:
@@ -94,6 +113,36 @@ def mark_of_state(value: Any) -> Mark | None:
         content = repr((value.shape, str(value.dtype), flat[::every].tolist()))
         return Mark(_hashed(content.encode()), f"array of shape {value.shape}", plain=False)
     return None
+
+
+def mark_of_name(value: Any) -> Mark:
+    """Of a function, a class or a module: which one it is. Of anything else: its class. What they hold is looked at
+    apart."""
+    function = value.__func__ if isinstance(value, MethodType) else value
+    if isinstance(function, ModuleType):
+        name = function.__name__
+    elif isinstance(function, (*_FUNCTIONS, type)):
+        name = f"{function.__module__}.{function.__qualname__}"
+        if isinstance(function, FunctionType):  # several may have one name: <lambda>
+            name += f":{function.__code__.co_firstlineno} {_hashed(function.__code__.co_code)}"
+    else:
+        kind = type(value)
+        name, text = f"{kind.__module__}.{kind.__qualname__}", f"a {kind.__qualname__}"
+        return Mark(name, text, plain=False, named=OBJECT)
+    return Mark(f"the {name}", function.__name__, plain=False, named=FUNCTION)
+
+
+def is_function(value: Any) -> bool:
+    """Whether it has a name, which tells all of it but what it holds."""
+    return isinstance(value, (*_FUNCTIONS, MethodType, ModuleType, type))
+
+
+def differ(was: Mark, now: Mark) -> bool:
+    """Whether a value has changed. An object in the place of a plain value, or the other way round, is something that
+    the script has opened or closed."""
+    if OBJECT in (was.named, now.named) and not (was.named and now.named):
+        return False
+    return was.digest != now.digest
 
 
 def _is_builtin(value: Any) -> bool:

@@ -32,7 +32,15 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from rankup.runtime.call_site import is_library, script_frames
-from rankup.runtime.unregistered.marks import SIMPLE, Mark, joined, mark_of, mark_of_state
+from rankup.runtime.unregistered.marks import (
+    SIMPLE,
+    Mark,
+    is_function,
+    joined,
+    mark_of,
+    mark_of_name,
+    mark_of_state,
+)
 
 #: Objects that one walk looks at; what comes after them is not watched.
 MOST_OBJECTS = 20_000
@@ -77,8 +85,8 @@ OF_TORCH = frozenset({*vars(nn.Module()), *vars(torch.optim.SGD([nn.Parameter(to
 class Walk:
     """One look at everything. ``found`` holds the marks by path, ``same`` the further paths of a value and the one
     under which it was found, ``things`` what has a state, by path, ``objects`` what is at each path that leads further,
-    ``seen`` the ids of all that was
-    looked at, and ``left_out`` the paths of what exceeded the budget."""
+    ``names`` the marks that tell only what that is, ``seen`` the ids of all that was looked at, and ``left_out`` the
+    paths of what exceeded the budget."""
 
     def __init__(self, known: Container[Any], held: Container[int] = (), whole: Container[int] = ()) -> None:
         """``known``: ids of what snapshots hold, and (id, name) of attributes that they hold. ``held``: ids
@@ -89,6 +97,7 @@ class Walk:
         self._paths: dict[int, str] = {}
         self.things: dict[str, Any] = {}
         self.objects: dict[str, Any] = {}
+        self.names: dict[str, Mark] = {}
         self.whole: dict[str, int] = {}  # the ids of what was prepared or registered as a whole, by path
         self.left_out: list[str] = []
         # Attributes that an object has from its class, until it sets them.
@@ -114,15 +123,15 @@ class Walk:
 
     def by_path(self) -> dict[str, Mark]:
         """The marks, also by the further paths of a value."""
-        further = {path: self.found[at] for path, at in self.same.items() if at in self.found}
-        return {**self.found, **{path: mark for path, mark in further.items() if path not in self.found}}
+        first = {**self.names, **self.found}
+        return {**{path: first[at] for path, at in self.same.items() if at in first}, **first}
 
     def _visit(self, path: str, value: Any) -> None:
         # A small number, or None, is one object everywhere: its id tells nothing.
         if type(value) not in SIMPLE:
             if id(value) in self._whole:
                 self.whole.setdefault(path, id(value))
-            if id(value) in self._known:
+            if id(value) in self._known and not is_function(value):
                 return
             if id(value) in self.seen:
                 if id(value) in self._paths:
@@ -144,6 +153,7 @@ class Walk:
             self.things.setdefault(path, value)
             return
         self.objects.setdefault(path, value)
+        self.names.setdefault(path, mark_of_name(value))
         if isinstance(value, (list, tuple, deque, dict)):
             items = list(value.items() if isinstance(value, dict) else enumerate(value))
             kind = type(value).__name__
@@ -206,6 +216,8 @@ class Walk:
             if not (own and name in OF_TORCH)
             and (id(value), name) not in self._known
             and not (foreign and mark_of(held) is not None)  # of a library: its state counts
+            # A schedule replaces its optimizer's step.
+            and not (own and of_library(type(value)) and is_function(held))
             # A weight that its module computes anew in each forward pass, as a pruned one.
             and not (isinstance(value, nn.Module) and getattr(held, "grad_fn", None) is not None)
         ]
@@ -219,7 +231,8 @@ class Walk:
         if not of_library(kind := own_class(type(value))):
             mine = {name for name, _ in attributes_of(value)}
             for name, held in _public(vars(kind)):
-                if name not in mine and (mark := mark_of(held)) is not None:
+                mark = mark_of_name(held) if is_function(held) else mark_of(held)
+                if name not in mine and mark is not None:
                     self.inherited.setdefault(f"{path}.{name}", mark)
             self._add(kind.__name__, _public(vars(kind)), ".{}")
 

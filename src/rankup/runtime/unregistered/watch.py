@@ -29,7 +29,7 @@ from rankup.core.whole_lines import say
 from rankup.errors import RankupError
 from rankup.runtime.seed import generator_access
 from rankup.runtime.unregistered.cures import compared, cures, listed, root_of
-from rankup.runtime.unregistered.marks import SIMPLE, Mark
+from rankup.runtime.unregistered.marks import SIMPLE, Mark, differ
 from rankup.runtime.unregistered.walk import Walk, cannot_be_set, codes_of_script, roots
 
 _CLOCKS = {clock: clock() for clock in (time.time, time.perf_counter, time.monotonic)}
@@ -275,7 +275,7 @@ class UnregisteredWatch:
         for path, mark in marks.items():
             if now.same.get(path) in self._changed | self._targets:
                 continue  # another path of a value that is noted, or of the batch
-            if (before := self._first.get(path)) is None or before.digest == mark.digest:
+            if (before := self._first.get(path)) is None or not differ(before, mark):
                 continue
             # What the first step put into an object counts as long as it is the same thing: each step makes a loss.
             if path in self._begun or (path in self._made and not path.isidentifier()):
@@ -415,7 +415,8 @@ class UnregisteredWatch:
         ]
 
     def _cures(self, paths: Sequence[str]) -> list[str]:
-        return cures(paths, self._kinds, self._names, self._is_simple, self._unset)
+        named = {path for path in paths if path in self._marks and self._marks[path].named}
+        return cures(paths, self._kinds, self._names, self._is_simple, self._unset, named)
 
     def _is_simple(self, path: str) -> bool:
         """Whether it was a number or the like before, and still is."""
