@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -27,6 +27,9 @@ from rankup.runtime.records.logged_numbers import Logged, one_number
 from rankup.runtime.records.training_records import TrainingRecords
 from rankup.strategies import Strategy
 from rankup.world import World
+
+if TYPE_CHECKING:
+    from rankup.runtime.checkpointing.containers import Held
 
 #: Names the directory of what ``rankup verify`` compares. Without it nothing of ``tracing`` is imported.
 TRACE_VARIABLE = "RANKUP_TRACE"
@@ -68,6 +71,7 @@ class RunContext:
         self.feeds: list[DataFeed] = []  # what prepare made, in its order
         self.registered: dict[str, Stateful] = {}
         self.values = Values()  # the simple ones of what was registered
+        self.held: Held | None = None  # what the others hold
         self.forgotten: set[str] = set()  # names of values that no snapshot has, and that a resume may lose
         self.metrics: dict[str, Logged] = {}  # logged numbers that are in the snapshots
         self.best_by = best_by  # the name of the one that chooses the best snapshot

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from torch import nn
 
 import rankup
 from ranks import run_ranks
-from rankup.runtime.checkpointing.containers import ContainerAdapter
+from rankup.runtime.checkpointing.containers import ContainerAdapter, Held
 
 X = torch.linspace(-1, 1, 12, dtype=torch.float64)[:, None]
 CPU = torch.device("cpu")
@@ -79,8 +80,8 @@ def test_names_of_the_script_and_the_registered_thing_have_one_object_after_a_re
 
 def restored(thing: Any, again: Any) -> ContainerAdapter:
     """``again``, as a new process has made it, with what a snapshot has of ``thing``."""
-    saved = ContainerAdapter("thing", thing, CPU).state_dict()
-    adapter = ContainerAdapter("thing", again, CPU)
+    saved = ContainerAdapter("thing", thing, CPU, Held()).state_dict()
+    adapter = ContainerAdapter("thing", again, CPU, Held())
     adapter.loop_begins()
     adapter.load_state_dict(saved)
     return adapter
@@ -89,11 +90,11 @@ def restored(thing: Any, again: Any) -> ContainerAdapter:
 def test_what_the_loop_has_put_into_a_place_does_not_overwrite_what_lay_there():
     data = torch.zeros(3)
     begun = {"best": data[0]}
-    first = ContainerAdapter("thing", begun, CPU)
+    first = ContainerAdapter("thing", begun, CPU, Held())
     first.loop_begins()
     begun["best"] = torch.tensor(7.0)
     again = {"best": data[1]}
-    second = ContainerAdapter("thing", again, CPU)
+    second = ContainerAdapter("thing", again, CPU, Held())
     second.loop_begins()
     second.load_state_dict(first.state_dict())
     assert again["best"] == 7.0
@@ -116,11 +117,11 @@ def test_equal_objects_stay_two():
 
 def test_a_shape_that_the_training_has_changed_is_made_anew():
     begun = {"seen": torch.zeros(2)}
-    first = ContainerAdapter("thing", begun, CPU)
+    first = ContainerAdapter("thing", begun, CPU, Held())
     first.loop_begins()
     begun["seen"].resize_(3)
     again = {"seen": torch.zeros(2)}
-    second = ContainerAdapter("thing", again, CPU)
+    second = ContainerAdapter("thing", again, CPU, Held())
     second.loop_begins()
     second.load_state_dict(first.state_dict())
     assert again["seen"].shape == (3,)
@@ -128,10 +129,10 @@ def test_a_shape_that_the_training_has_changed_is_made_anew():
 
 def test_a_tensor_that_the_loop_put_away_is_not_kept_in_memory():
     held = {"best": torch.zeros(2)}
-    adapter = ContainerAdapter("held", held, CPU)
+    adapter = ContainerAdapter("held", held, CPU, Held())
     adapter.loop_begins()
     held["best"] = torch.ones(2)
-    assert adapter._held.at(("best",)) is None
+    assert adapter._held.at(("held", "best")) is None
 
 
 def replaced(folder: Path, killed: int | None) -> Any:
@@ -154,6 +155,61 @@ def replaced(folder: Path, killed: int | None) -> Any:
     return repr(vars(thing))
 
 
+def shared(folder: Path, killed: int | None) -> Any:
+    """What each step makes is at two places: of one object, of two registered things, and of a list and its holder."""
+    run = rankup.init(
+        snapshots=rankup.Snapshots(every="1 steps", directory=folder, asynchronous=False), precision="fp64"
+    )
+    model, opt, data = run.prepare(
+        nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.0), rankup.ResidentData(X), global_batch=4
+    )
+    first, second = (
+        SimpleNamespace(a=None, b=None, row=None, pair=None, still=[3]),
+        SimpleNamespace(a=None, rows=[], tensor=None, still=None),
+    )
+    names: dict[str, Any] = {}
+    known: list[float] = []
+    # The order in which things are registered is no matter.
+    things = {"first": first, "second": second, "names": names, "known": known}
+    for name in things if killed else reversed(things):
+        run.register(**{name: things[name]})
+    for x in run.steps(data, epochs=2):
+        if run.global_step == killed:
+            return None
+        if run.global_step == 2:
+            first.a = first.b = second.a = [0.0]
+            names["a"], names["known"] = first.a, known
+            first.row = torch.zeros(2)
+            second.rows.append(first.row)
+            second.tensor = names["row"] = first.row
+            first.pair = (first.row, numpy.zeros(2))
+            names["array"] = first.pair[1]
+            second.still = first.still
+        if run.global_step >= 2:
+            first.a.append(1.0)
+            known.append(2.0)
+            first.row += 1
+            names["array"] += 1
+        model(x).square().mean().backward()
+        opt.step()
+        opt.zero_grad()
+    rows = [first.pair[0], second.rows[0], second.tensor, names["row"]]
+    one = [first.b is first.a, second.a is first.a, names["a"] is first.a, names["known"] is known]
+    one.append(second.still is first.still)
+    return (
+        one + [row is first.row for row in rows] + [first.pair[1] is names["array"]],
+        first.a,
+        first.row.tolist(),
+    )
+
+
+def test_what_two_places_share_is_one_object_after_a_resume(tmp_path: Path):
+    whole, same = run_ranks(shared, 2, tmp_path / "whole", None)
+    assert all(whole[0]) and whole[1] == [0.0, *[1.0] * 4] and whole[2] == [4.0, 4.0] and same == whole
+    assert run_ranks(shared, 2, tmp_path / "killed", 4) == [None, None]
+    assert run_ranks(shared, 2, tmp_path / "killed", None) == [whole, whole]
+
+
 class Holder(SimpleNamespace):
     def __init__(self, recent: Any) -> None:
         self.recent, self.seen = recent, None
@@ -166,6 +222,11 @@ def test_a_deque_that_each_step_makes_anew_keeps_its_length_and_a_set_its_kind(t
     assert whole == "{'recent': deque([6, 7], maxlen=2), 'seen': {7}}"
 
 
+class Mode(Enum):
+    COLD = 1
+    WARM = 2
+
+
 class Phases:
     """Objects in a list, and one of them under a name as well."""
 
@@ -174,17 +235,28 @@ class Phases:
         self.current: Any = self.phases[0]
         self.pair: tuple[list[int], list[int]] = ([], [])
         self.log: list[Any] = [SimpleNamespace(steps=0)]
+        self.mode = Mode.COLD
+        self.asides = (
+            SimpleNamespace(mode=Mode.WARM),
+            SimpleNamespace(mode=Mode.WARM),
+        )  # registered before this
+        self.aside: Any = self.asides[0]
 
 
 def advance(phases: Phases, first: list[int], step: int) -> None:
     phases.current.steps += 1
     first.append(step)
     phases.log.append(step)
+    phases.mode = Mode.WARM  # the same object in each place
 
 
 def move(phases: Phases, first: list[int], step: int) -> None:
     phases.current = phases.phases[1]
     phases.current.steps += 1
+
+
+def point(phases: Phases, first: list[int], step: int) -> None:
+    phases.aside = phases.asides[step % 2]
 
 
 def shrink(phases: Phases, first: list[int], step: int) -> None:
@@ -204,6 +276,7 @@ def with_phases(folder: Path, killed: int | None, body: Any) -> Any:
     first = phases.pair[0]
     coefficients = {"alpha": nn.Parameter(torch.ones(1, dtype=torch.float64))}
     alpha = coefficients["alpha"]
+    run.register(left=phases.asides[0], right=phases.asides[1])
     run.register(phases=phases, coefficients=coefficients)
     try:
         for x in run.steps(data, epochs=4):
@@ -223,6 +296,7 @@ def with_phases(folder: Path, killed: int | None, body: Any) -> Any:
         first,
         phases.log[1:],
         phases.current is phases.phases[0],
+        phases.mode.name,
     )
     return shown, coefficients["alpha"].item(), alpha.item(), coefficients["alpha"] is alpha
 
@@ -232,13 +306,14 @@ def test_lists_in_a_tuple_parameters_and_what_was_appended_to_a_list_of_objects_
     run_ranks(with_phases, 1, tmp_path / "killed", 5, advance)
     assert run_ranks(with_phases, 1, tmp_path / "killed", None, advance) == [whole]
     steps = [*range(8)]
-    assert whole == (([8, 0], (steps, []), steps, steps, True), 9.0, 9.0, True)
+    assert whole == (([8, 0], (steps, []), steps, steps, True, "WARM"), 9.0, 9.0, True)
 
 
 @pytest.mark.parametrize(
     ("body", "says"),
     [
         (move, "phases.current is another of its objects than when the loop began"),
+        (point, "phases.aside is another of the run's things than when the loop began"),
         (shrink, "phases.phases[1] is gone, which was there when the loop began"),
     ],
 )

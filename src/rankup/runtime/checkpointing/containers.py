@@ -1,8 +1,8 @@
-"""Registered lists, dicts, sets and deques; and which objects a registered thing has held since its loop began.
+"""Registered lists, dicts, sets and deques; and which objects registered things have held since the loop began.
 
 The script may know such an object by another name (``n = stats["n"]``), so a resume fills it in place. What the loop
 has put there is made anew: to fill what lay there before could overwrite a constant of the script, or a view of its
-data. An object that the thing holds twice is one object again.
+data. An object that two places hold, of one thing or of two, is one object again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import copy
 import itertools
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -24,22 +25,32 @@ from rankup.runtime.checkpointing.packing import (
     is_array,
     is_mutable,
     packed,
+    packed_items,
     unpacked,
+    unpacked_items,
     unsaveable,
 )
 from rankup.runtime.pytree import map_tensors, tensors_in
 from rankup.runtime.seed import generator_access
 from rankup.runtime.unregistered.walk import attributes_of, key_of
 
-Path = tuple[Any, ...]  # keys of containers; of objects (whether it is an attribute, its name or key)
+# The name of a registered thing; then keys of containers, and of objects (whether it is an attribute, its name or key).
+Path = tuple[Any, ...]
+_Number = tuple[str, int]  # of an object in the state of a registered thing
 
 
 class Held:
-    """Of one thing: what it held when its loop began, each object by its first path."""
+    """Of all that a run has registered: what it held when the loop began, each object by its first path."""
 
     def __init__(self) -> None:
         self._paths: dict[int, Path] = {}
         self._there: dict[Path, Callable[[], Any]] = {}
+        self._met: dict[bool, _Met] | None = None
+        self._at_end: list[Callable[[], None]] = []
+
+    def begin(self) -> None:
+        """Before a loop notes what is there."""
+        self._paths, self._there = {}, {}
 
     def note(self, value: Any, path: Path) -> None:
         """``value``, which is at ``path``, and everything in it."""
@@ -48,9 +59,6 @@ class Held:
                 return
             self._paths[id(value)] = path
             self._there[path] = _reference(value)
-        self.note_items(value, path)
-
-    def note_items(self, value: Any, path: Path = ()) -> None:
         if isinstance(value, (list, tuple, dict, deque)):
             items = value.items() if isinstance(value, dict) else enumerate(value)
             for place, (key, item) in enumerate(items):
@@ -66,60 +74,132 @@ class Held:
         there = None if path is None else self._there.get(path)
         return None if there is None else there()
 
-    def kept(self, thing: Any) -> set[int]:
-        """Ids of what ``thing`` still has where it was."""
+    def kept(self, name: str, thing: Any) -> set[int]:
+        """Ids of what the registered ``thing`` still has where it was."""
         found = set()
         for path, there in self._there.items():
+            if path[0] != name:
+                continue
             at = thing
             try:
-                for key in path:
-                    attribute, name = key if isinstance(key, tuple) else (False, key)
-                    at = dict(attributes_of(at))[name] if attribute else at[name]
+                for key in path[1:]:
+                    attribute, name_or_key = key if isinstance(key, tuple) else (False, key)
+                    at = dict(attributes_of(at))[name_or_key] if attribute else at[name_or_key]
             except (LookupError, TypeError):  # it is gone, or its key cannot be written
                 continue
             if at is there():
                 found.add(id(at))
         return found
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """While the states of all things are taken, or set: then an object that two of them hold is one."""
+        self._met, self._at_end = {False: _Met(), True: _Met()}, []
+        try:
+            yield
+            for call in self._at_end:
+                call()
+        finally:
+            self._met = None
+
+    def at_end(self, call: Callable[[], None]) -> None:
+        """Of setting all states."""
+        self._at_end.append(call)
+
+    def met(self, *, per_rank: bool) -> _Met:
+        """A snapshot may have the two kinds from two ranks, whose numbers do not fit together."""
+        return self._met[per_rank] if self._met is not None else _Met()
+
+
+class _Met:
+    """Objects in the order in which states are taken: ``numbers`` by id. And while states are set: ``made``, what is
+    used for each number."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[int, _Number] = {}
+        self.made: dict[_Number, Any] = {}
+        self._kept: list[Any] = []  # else another object could get the id of one that is gone
+
+    def number(self, value: Any, new: _Number) -> _Number:
+        self._kept.append(value)
+        return self.numbers.setdefault(id(value), new)
+
 
 class Identities:
-    """Of one state: the numbers, in the order of ``packed``, of objects that are held since the loop began, with their
-    paths, and of those that came before, with their numbers then."""
+    """Of the state of one thing: its mutable objects, counted in the order of ``packed``, with the paths of those that
+    are held since the loop began, and the numbers of those that came before, in this thing or in another."""
 
-    def __init__(self, held: Held, state: dict[str, Any] | None = None) -> None:
+    def __init__(self, name: str, held: Held, *, per_rank: bool = False) -> None:
+        self._name = name
         self._held = held
-        self._paths: dict[int, Path] = dict((state or {}).get("held", ()))
-        self._same: dict[int, int] = dict((state or {}).get("same", ()))
-        self._first: dict[int, int] = {}
+        self._met = held.met(per_rank=per_rank)
         self._count = 0
-        self._made: list[Any] = []
+        self._begin(0, {}, {})
+
+    def _begin(self, count: int, paths: dict[int, Path], same: dict[int, _Number]) -> None:
+        self._first, self._count, self._paths, self._same = count, count, paths, same
+
+    # While a state is taken.
 
     def note(self, value: Any) -> None:
-        first = self._first.setdefault(id(value), self._count)
-        if first != self._count:
+        number = (self._name, self._count)
+        first = self._met.number(value, number)
+        if first != number:
             self._same[self._count] = first
-        elif (path := self._held.path_of(value)) is not None:
+        if (path := self._held.path_of(value)) is not None:
             self._paths[self._count] = path
         self._count += 1
 
-    def state(self) -> dict[str, Any]:
-        found = {"held": [*self._paths.items()], "same": [*self._same.items()]}
-        return {key: numbers for key, numbers in found.items() if numbers}
+    def number_of(self, value: Any) -> _Number | None:
+        """Of an object that another thing has."""
+        return self._met.numbers.get(id(value))
+
+    def part(self) -> dict[str, Any]:
+        """What a state has of the objects that were noted since the part before."""
+        found: dict[str, Any] = {"first": self._first, "count": self._count - self._first}
+        found |= {"paths": [*self._paths.items()]} if self._paths else {}
+        found |= {"same": [*self._same.items()]} if self._same else {}
+        self._begin(self._count, {}, {})
+        return {"objects": found} if found["count"] else {}
+
+    # While it is set.
+
+    def read(self, state: dict[str, Any]) -> None:
+        """``state``: with a part, of which the objects are next."""
+        part = state.get("objects", {})
+        same = {number: (name, other) for number, (name, other) in part.get("same", ())}
+        self._begin(part.get("first", 0), dict(part.get("paths", ())), same)
+        self._last = self._first + part.get("count", 0) - 1
 
     def place(self, new: Any) -> Any:
         """What to use for ``new``, the next of the objects that a snapshot had."""
-        number = len(self._made)
-        if number in self._same:
-            new = self._made[self._same[number]]
-        elif number in self._paths:
-            new = _filled(self._held.at(self._paths[number]), new)
-        self._made.append(new)
-        return new
+        number, self._count = self._count, self._count + 1
+        first = self._number(number)
+        if first not in self._met.made:
+            there = self._held.at(self._paths.get(number))
+            self._met.made[first] = new if there is None else _filled(there, new)
+        return self._met.made[first]
+
+    def outermost(self) -> Any:
+        """What is used already for the object that holds all others of this part, which is its last; else None."""
+        return self._met.made.get(self._number(self._last))
+
+    def used_for(self, number: Sequence[Any]) -> Any:
+        """What is used for an object of another thing, when that is set; else None."""
+        name, count = number
+        return self._met.made.get((name, count))
+
+    def use(self, thing: Any) -> None:
+        """``thing`` for the outermost object."""
+        if self._last >= self._first:
+            self._met.made[self._number(self._last)] = thing
+
+    def _number(self, number: int) -> _Number:
+        return self._same.get(number, (self._name, number))
 
 
-def adapter_of(name: str, value: Any, device: torch.device, held: Held | None = None) -> Adapter | None:
-    """Of a tensor, an array, a generator of random numbers, or a container of plain values and tensors; else None.
-    ``held``: of what holds a container."""
+def adapter_of(name: str, value: Any, device: torch.device, held: Held) -> Adapter | None:
+    """Of a tensor, an array, a generator of random numbers, or a container of plain values and tensors; else None."""
 
     def check(saved: Any) -> None:
         if saved.shape != value.shape or saved.dtype != value.dtype:
@@ -152,35 +232,36 @@ def adapter_of(name: str, value: Any, device: torch.device, held: Held | None = 
 
 
 class ContainerAdapter(Adapter):
-    """A list, dict, set or deque. Tensors in it that were on an accelerator are restored to this rank's device.
-    ``held``: of the object that holds it; None if it is registered itself."""
+    """A list, dict, set or deque. Tensors in it that were on an accelerator are restored to this rank's device."""
 
-    def __init__(self, name: str, thing: Any, device: torch.device, held: Held | None = None) -> None:
+    def __init__(self, name: str, thing: Any, device: torch.device, held: Held) -> None:
         super().__init__("items", name, thing, self._items, self._fill)
         self._device = device
-        self._held = held or Held()
+        self._held = held
 
     def loop_begins(self) -> None:
-        self._held = Held()
-        self._held.note_items(self.thing)
+        self._held.note(self.thing, (self._name,))
 
     def kept(self) -> set[int]:
-        return self._held.kept(self.thing)
+        return self._held.kept(self._name, self.thing) - {id(self.thing)}
 
-    def state_dict(self) -> dict[str, Any]:
-        identities = Identities(self._held)
-        items = packed(self._items(), identities.note)
+    def state_dict(self, identities: Identities | None = None) -> dict[str, Any]:
+        """``identities``: of the object that holds it; None if it is registered itself."""
+        identities = identities or Identities(self._name, self._held, per_rank=self.per_rank)
+        items = packed_items(self._items(), identities.note)
+        identities.note(self.thing)
         places = enumerate(tensors_in(items))
         on_device = [at for at, one in places if one.device.type != "cpu"]
-        return {self.kind: items, "on_device": on_device, **identities.state()}
+        return {self.kind: items, "on_device": on_device, **identities.part()}
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: dict[str, Any], identities: Identities | None = None) -> None:
         elsewhere, count = set(state_dict.get("on_device", ())), itertools.count()
 
         def placed(tensor: torch.Tensor) -> torch.Tensor:
             return tensor.to(self._device) if next(count) in elsewhere else tensor
 
-        self._identities = Identities(self._held, state_dict)
+        self._identities = identities or Identities(self._name, self._held, per_rank=self.per_rank)
+        self._identities.read(state_dict)
         super().load_state_dict(map_tensors(placed, copy.deepcopy(state_dict)))
 
     def _items(self) -> Any:
@@ -198,7 +279,8 @@ class ContainerAdapter(Adapter):
         thing = self.thing
         if not isinstance(saved, dict if isinstance(thing, dict) else list):
             raise other(self._name, f"not a {type(thing).__name__}")
-        loaded = unpacked(saved, self._identities.place)
+        loaded = unpacked_items(saved, self._identities.place)
+        self._identities.use(thing)
         thing.clear()
         if isinstance(thing, (dict, set)):
             thing.update(loaded)

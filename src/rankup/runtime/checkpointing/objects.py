@@ -12,6 +12,7 @@ import copy
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator
 from enum import Enum
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -23,7 +24,13 @@ from rankup.runtime.checkpointing.adapters import Adapter, article, other
 from rankup.runtime.checkpointing.containers import ContainerAdapter, Held, Identities, adapter_of
 from rankup.runtime.checkpointing.packing import content, is_array, packed, unpacked, unsaveable
 from rankup.runtime.unregistered.marks import SIMPLE, is_function, mark_of, mark_of_name, mark_of_state
-from rankup.runtime.unregistered.walk import OF_TORCH, attributes_of, is_watched, key_of
+from rankup.runtime.unregistered.walk import (
+    OF_TORCH,
+    attributes_of,
+    is_one_everywhere,
+    is_watched,
+    key_of,
+)
 
 _DEPTH = 8  # of objects in each other
 _MOST_ITEMS = 2_000  # of a list or dict of objects
@@ -44,41 +51,47 @@ class _Leaf(NamedTuple):
 
 class ObjectAdapter(Adapter):
     """``known``: gives the ids of what snapshots hold without the object; ``forgotten``: names of attributes that are
-    neither saved nor compared."""
+    neither saved nor compared; ``has_state``: whether its own ``state_dict`` is in them too."""
 
     def __init__(
         self,
         name: str,
         thing: Any,
         device: torch.device,
+        held: Held,
         known: Callable[[Any], set[int]],
         forgotten: Container[str] = (),
+        *,
+        has_state: bool = False,
     ) -> None:
         super().__init__("object", name, thing, self._changed, self._restore)
+        self._held = held
         self._forgotten = forgotten
         self._device = device
-        self._known = known
+        self._known, self._has_state = known, has_state
         # Objects, containers and functions that a process makes before its loop, by each path that leads to one.
         self._holders: dict[_Path, Any] = {}
         self._begun = {leaf.path: _mark(leaf.value) for leaf in self._leaves(self._holders)}
         self._there: set[_Path] = set()  # likewise, of what no snapshot makes anew
-        self._held = Held()
         self._kinds: dict[_Path, type] = {}  # of each value then
+        self._pointers: dict[_Path, Any] = {}  # what snapshots hold already, likewise
 
     def loop_begins(self) -> None:
         """What the script has made by now, it makes in each attempt."""
-        self._held, self._kinds, self._holders = Held(), {}, {}
-        for leaf in self._leaves(self._holders):
-            self._held.note(leaf.value, leaf.path)
+        self._kinds, self._holders, self._pointers = {}, {}, {}
+        for leaf in self._leaves(self._holders, self._pointers):
+            self._held.note(leaf.value, (self._name, *leaf.path))
             self._kinds[leaf.path] = type(leaf.value)
             if not _makeable(self._adapted(leaf.value)):
                 self._there.add(leaf.path)
 
     def _changed(self) -> list[Any]:
-        saved = []
         holders: dict[_Path, Any] = {}
-        leaves = [*self._leaves(holders)]
+        pointers: dict[_Path, Any] = {}
+        leaves = [*self._leaves(holders, pointers)]
+        identities = Identities(self._name, self._held, per_rank=self.per_rank)
         self._check_holders(holders, {leaf.path for leaf in leaves})
+        saved = [*self._changed_pointers(pointers, identities)]
         for leaf in leaves:
             if self._begun.get(leaf.path) == _mark(leaf.value):
                 continue
@@ -93,7 +106,7 @@ class ObjectAdapter(Adapter):
             makeable = _makeable(adapter) and (not filled or self._kinds.get(leaf.path) is kind)
             if not (makeable or made_anew):
                 raise self._of_training(leaf.value, leaf.path)
-            state = self._plain(leaf.value) if adapter is None else adapter.state_dict()
+            state = self._taken(leaf.value, adapter, identities)
             if (path := self._held.path_of(leaf.value)) is not None:
                 state = {**state, "place": path}
             if kind is set:
@@ -103,6 +116,7 @@ class ObjectAdapter(Adapter):
 
     def _restore(self, places: list[Any]) -> None:
         live = {leaf.path: leaf for leaf in self._leaves()}
+        identities = Identities(self._name, self._held, per_rank=self.per_rank)
         for keys, saved in places:
             path = _path(keys)
             leaf = live.get(path)
@@ -110,22 +124,50 @@ class ObjectAdapter(Adapter):
             there = self._held.at(saved.get("place")) if _MAKEABLE & saved.keys() else before
             adapter = self._adapted(there) if there is not None else None
             holder = self._holder(path)
-            if adapter is not None and adapter.kind in saved and _fits(there, saved):
-                adapter.load_state_dict(saved)
+            if "pointer" in saved:
+                self._held.at_end(partial(self._point, path, saved, identities))
+                continue
+            identities.read(saved)
+            used = None if "plain" in saved else identities.outermost()
+            if used is not None and holder is not None:  # another place has it too
+                if used is not before:
+                    _put(holder, path[-1], used)
+            elif adapter is not None and adapter.kind in saved and _fits(there, saved):
+                _load(adapter, saved, identities)
+                identities.use(there)
                 if there is not before and holder is not None:  # it was at another place when the loop began
                     _put(holder, path[-1], there)
             elif holder is not None and _MAKEABLE & saved.keys():
-                _put(holder, path[-1], self._made(saved, before))
+                _put(holder, path[-1], self._made(saved, before, identities))
             else:
                 at = _written(path)
                 raise other(self._name, f"{at} of it, which this process has not made before its loop")
+
+    def _changed_pointers(self, now: dict[_Path, Any], identities: Identities) -> Iterator[list[Any]]:
+        """Of places that have got a thing that snapshots hold already: which. RankupError if no other place tells."""
+        for path, value in now.items():
+            if self._pointers.get(path) is value:
+                continue
+            if (place := self._held.path_of(value)) is not None:
+                yield [[list(key) for key in path], {"pointer": True, "place": place}]
+            elif (number := identities.number_of(value)) is not None:
+                yield [[list(key) for key in path], {"pointer": True, "same": number}]
+            elif path in self._pointers or path in self._kinds:
+                raise self._moved(path, "is another of the run's things than when the loop began")
+
+    def _point(self, path: _Path, saved: dict[str, Any], identities: Identities) -> None:
+        holder = self._holder(path)
+        used = self._held.at(saved["place"]) if "place" in saved else identities.used_for(saved["same"])
+        if holder is None or used is None:
+            raise other(
+                self._name, f"{_written(path)} of it is a part of another thing, which was not restored"
+            )
+        _put(holder, path[-1], used)
 
     def _check_holders(self, now: dict[_Path, Any], leaves: set[_Path]) -> None:
         """RankupError if what the loop began with is gone, or elsewhere: a snapshot has values by their paths."""
         begun = {id(each) for each in self._holders.values()}
         for path, was in self._holders.items():
-            if any(key in self._forgotten for _, key in path):
-                continue
             if path in now and now[path] is not was and id(now[path]) in begun and not is_function(was):
                 what = "is another of its objects than when the loop began"
             elif _is_swapped(was, now.get(path)):
@@ -134,16 +176,18 @@ class ObjectAdapter(Adapter):
                 what = "is gone, which was there when the loop began"
             else:
                 continue
-            raise RankupError(
-                "unsaveable-state",
-                f"{self._name}{_written(path)} {what}: a snapshot has values by their places, and cannot restore that",
-                hint="leave the objects in their places, and keep numbers or names: current = 2, alive = [True, False]",
-                exit_code=1,
-            )
-
+            raise self._moved(path, what)
         for path, function in now.items():
             if path not in self._holders and path in self._kinds and is_function(function):
                 raise self._swapped(path, None, function)
+
+    def _moved(self, path: _Path, what: str) -> RankupError:
+        return RankupError(
+            "unsaveable-state",
+            f"{self._name}{_written(path)} {what}: a snapshot has values by their places, and cannot restore that",
+            hint="leave the objects in their places, and keep numbers or names: current = 2, alive = [True, False]",
+            exit_code=1,
+        )
 
     def _swapped(self, path: _Path, was: Any, now: Any) -> RankupError:
         before, after = ("None" if each is None else mark_of_name(each).text for each in (was, now))
@@ -157,7 +201,7 @@ class ObjectAdapter(Adapter):
         )
 
     def kept(self) -> set[int]:
-        return self._held.kept(self.thing)
+        return self._held.kept(self._name, self.thing)
 
     def _of_training(self, held: Any, path: _Path) -> RankupError:
         place = f"{self._name}{_written(path)}"
@@ -197,41 +241,70 @@ class ObjectAdapter(Adapter):
                 return None
         return at
 
-    def _plain(self, value: Any) -> dict[str, Any]:
-        """As a snapshot can hold it."""
-        if isinstance(value, tuple):
-            identities = Identities(self._held)
-            return {"plain": packed(tuple(value), identities.note), **identities.state()}
-        if isinstance(value, Enum):
-            return {"plain": value.name}
-        return {"plain": value if type(value) in SIMPLE else value.item()}
+    def _taken(self, value: Any, adapter: Adapter | None, identities: Identities) -> dict[str, Any]:
+        """The state of a value, as a snapshot can hold it."""
+        if isinstance(adapter, ContainerAdapter):
+            return adapter.state_dict(identities)
+        if adapter is not None:
+            state = adapter.state_dict()
+            if adapter.kind in ("tensor", "array"):
+                identities.note(value)
+        elif isinstance(value, tuple):
+            state = {"plain": packed(tuple(value), identities.note)}
+        elif isinstance(value, Enum):
+            state = {"plain": value.name}
+        else:
+            state = {"plain": value if type(value) in SIMPLE else value.item()}
+        return {**state, **identities.part()}
 
-    def _made(self, saved: dict[str, Any], before: Any) -> Any:
+    def _made(self, saved: dict[str, Any], before: Any, identities: Identities) -> Any:
         """A new value of what was saved, of the kind of the one ``before``."""
         if "plain" in saved:
-            return _made_plain(unpacked(saved["plain"], Identities(self._held, saved).place), before)
+            return _made_plain(unpacked(saved["plain"], identities.place), before)
         if "array" in saved:
-            return saved["array"].numpy().copy()
-        if "tensor" in saved:
+            new: Any = saved["array"].numpy().copy()
+        elif "tensor" in saved:
             at = before.device if isinstance(before, torch.Tensor) else self._device
-            tensor = saved["tensor"].clone().to(at)
-            return tensor.requires_grad_() if getattr(before, "requires_grad", False) else tensor
-        kind = dict if isinstance(saved["items"], dict) else set if saved.get("set") else list
-        own = isinstance(before, (list, dict, set, deque)) and type(before) not in (list, dict, set)
-        new = copy.copy(before) if own and isinstance(before, dict) is (kind is dict) else kind()
-        ContainerAdapter(self._name, new, self._device, self._held).load_state_dict(saved)
+            new = saved["tensor"].clone().to(at)
+            new = new.requires_grad_() if getattr(before, "requires_grad", False) else new
+        else:
+            kind = dict if isinstance(saved["items"], dict) else set if saved.get("set") else list
+            own = isinstance(before, (list, dict, set, deque)) and type(before) not in (list, dict, set)
+            new = copy.copy(before) if own and isinstance(before, dict) is (kind is dict) else kind()
+            ContainerAdapter(self._name, new, self._device, self._held).load_state_dict(saved, identities)
+        identities.use(new)
         return new
 
-    def _leaves(self, holders: dict[_Path, Any] | None = None) -> Iterator[_Leaf]:
-        """``holders``: gets what holds them, by each path that leads to it."""
+    def _leaves(
+        self, holders: dict[_Path, Any] | None = None, pointers: dict[_Path, Any] | None = None
+    ) -> Iterator[_Leaf]:
+        """``holders``: gets what holds them, by each path that leads to it; ``pointers``: what snapshots hold already,
+        likewise."""
         known = self._known(self.thing) - {id(self.thing)}
-        inside = _inside(self.thing, (), known, {id(self.thing)}, {} if holders is None else holders)
-        yield from (leaf for leaf in inside if not any(key in self._forgotten for _, key in leaf.path))
+        covered = ids_in(self.thing.state_dict()) if self._has_state else set()
+        found = ({} if holders is None else holders, {} if pointers is None else pointers)
+        inside = _inside(self.thing, (), known | covered, {id(self.thing)}, *found)
+        yield from (leaf for leaf in inside if not self._is_forgotten(leaf.path))
+        for at in found:
+            for path in [path for path in at if self._is_forgotten(path)]:
+                del at[path]
+        for path in [path for path, value in found[1].items() if id(value) in covered]:
+            del found[1][path]
+
+    def _is_forgotten(self, path: _Path) -> bool:
+        return any(key in self._forgotten for _, key in path)
 
     def _adapted(self, value: Any) -> Adapter | None:
         if isinstance(value, (nn.Module, Optimizer)):
             return Adapter("state_dict", self._name, value, value.state_dict, value.load_state_dict)
         return adapter_of(self._name, value, self._device, self._held)
+
+
+def _load(adapter: Adapter, saved: dict[str, Any], identities: Identities) -> None:
+    if isinstance(adapter, ContainerAdapter):
+        adapter.load_state_dict(saved, identities)
+    else:
+        adapter.load_state_dict(saved)
 
 
 def _makeable(adapter: Adapter | None) -> bool:
@@ -249,9 +322,14 @@ def _written(path: _Path) -> str:
 
 
 def _inside(
-    thing: Any, path: _Path, known: set[int], seen: set[int], holders: dict[_Path, Any]
+    thing: Any,
+    path: _Path,
+    known: set[int],
+    seen: set[int],
+    holders: dict[_Path, Any],
+    pointers: dict[_Path, Any],
 ) -> Iterator[_Leaf]:
-    """Everything below ``thing`` that can be saved."""
+    """Everything below ``thing`` that can be saved. ``holders`` and ``pointers``: see ``_leaves``."""
     if len(path) > _DEPTH:
         return
     holders[path] = thing
@@ -259,7 +337,10 @@ def _inside(
         at = (*path, (attribute, key))
         if is_function(value) or (id(value) in seen and not _is_leaf(value)):
             holders[at] = value
-        if id(value) in known or id(value) in seen:
+        if id(value) in known and not is_one_everywhere(value):
+            pointers[at] = value
+            continue
+        if id(value) in seen:
             continue
         if _is_leaf(value):
             yield _Leaf(at, thing, value)
@@ -270,7 +351,7 @@ def _inside(
             prepared = isinstance(value, nn.Module) and any(id(each) in known for each in value.parameters())
             if isinstance(value, (nn.Module, Optimizer)) and not child and not prepared:
                 yield _Leaf(at, thing, value)
-            yield from _inside(value, at, known, seen, holders)
+            yield from _inside(value, at, known, seen, holders, pointers)
 
 
 def _items(thing: Any) -> dict[tuple[bool, Any], Any]:
@@ -295,9 +376,10 @@ def ids_in(state: Any) -> set[int]:
 
 def _is_leaf(value: Any) -> bool:
     if isinstance(value, torch.Tensor) or is_array(value):  # of which some cannot be saved by themselves
-        return adapter_of("", value, _CPU) is not None
+        return adapter_of("", value, _CPU, Held()) is not None
     plain = tuple(value) if isinstance(value, tuple) else value
-    return isinstance(value, Enum) or unsaveable(plain, "") is None or adapter_of("", value, _CPU) is not None
+    by_itself = isinstance(value, Enum) or unsaveable(plain, "") is None
+    return by_itself or adapter_of("", value, _CPU, Held()) is not None
 
 
 def _is_swapped(was: Any, now: Any) -> bool:

@@ -74,10 +74,15 @@ def packed(value: Any, note: Callable[[Any], object] | None = None) -> Any:
     elif (name := _name_of_named(value)) is not None:
         new = (_NAMED, name, tuple(packed(item, note) for item in value))
     else:
-        new = _nested(packed, value, note)
+        new = packed_items(value, note)
     if note is not None and is_mutable(value):
         note(value)
     return new
+
+
+def packed_items(value: Any, note: Callable[[Any], object] | None) -> Any:
+    """The same, of what a container holds; it is not noted itself."""
+    return _nested(packed, value, note)
 
 
 def is_packed(value: Any) -> bool:
@@ -96,8 +101,13 @@ def unpacked(value: Any, place: Callable[[Any], Any] | None = None) -> Any:
     elif _is_marked(value, 3, _NAMED):
         new = _named(value[1])._make(unpacked(item, place) for item in value[2])
     else:
-        new = _nested(unpacked, value, place)
+        new = unpacked_items(value, place)
     return place(new) if place is not None and is_mutable(new) else new
+
+
+def unpacked_items(value: Any, place: Callable[[Any], Any] | None) -> Any:
+    """The same, of what a container holds; it has no place itself."""
+    return _nested(unpacked, value, place)
 
 
 def _is_marked(value: Any, length: int, mark: str) -> bool:

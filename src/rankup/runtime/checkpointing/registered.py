@@ -17,7 +17,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Container, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -30,6 +30,9 @@ from rankup.runtime.checkpointing.adapters import (
 )
 from rankup.runtime.unregistered.marks import SIMPLE
 from rankup.runtime.unregistered.walk import cannot_be_set, is_watched, of_library
+
+if TYPE_CHECKING:
+    from rankup.runtime.checkpointing.containers import Held
 
 
 class Values:
@@ -112,12 +115,13 @@ def simplify(value: Any) -> tuple[bool, Any]:
 
 
 class Declared(NamedTuple):
-    """What snapshots hold of a run, for ``as_stateful``. ``known``: gives the ids of all of it that was declared
-    before a thing. ``forgotten``: names of ``run.forget``."""
+    """What snapshots hold of a run, for ``as_stateful``. ``held``: gives what its registered things hold. ``known``:
+    gives the ids of all that was declared before a thing. ``forgotten``: names of ``run.forget``."""
 
     values: Values
     device: torch.device
     prepared: tuple[Any, ...]
+    held: Callable[[], Held]
     known: Callable[[Any], set[int]]
     forgotten: Container[str]
 
@@ -128,23 +132,23 @@ def as_stateful(name: str, thing: Any, declared: Declared) -> dict[str, Stateful
     if isinstance(thing, type) or thing is random:
         raise refused(name, thing, "an object, not the class or module that it comes from")
 
-    def attributes(known: Callable[[Any], set[int]]) -> Adapter:
+    def attributes(*, has_state: bool = False) -> Adapter:
         from rankup.runtime.checkpointing.objects import ObjectAdapter
 
-        return ObjectAdapter(name, thing, declared.device, known, declared.forgotten)
+        known, forgotten = declared.known, declared.forgotten
+        return ObjectAdapter(
+            name, thing, declared.device, declared.held(), known, forgotten, has_state=has_state
+        )
 
     if any(thing is each for each in declared.prepared):
-        return {name: attributes(declared.known)}
+        return {name: attributes()}
     if hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict"):
         if isinstance(thing, torch.nn.Module) or not of_library(type(thing)):
-            from rankup.runtime.checkpointing.objects import ids_in
-
-            rest = attributes(lambda one: declared.known(one) | ids_in(one.state_dict()))
-            return {name: thing, f"{name}.*": rest}
+            return {name: thing, f"{name}.*": attributes(has_state=True)}
         return {name: thing}
     from rankup.runtime.checkpointing.containers import adapter_of
 
-    if (adapter := adapter_of(name, thing, declared.device)) is not None:
+    if (adapter := adapter_of(name, thing, declared.device, declared.held())) is not None:
         return {name: adapter}
     simple, value = simplify(thing)
     if simple:
@@ -152,7 +156,7 @@ def as_stateful(name: str, thing: Any, declared: Declared) -> dict[str, Stateful
         return {name: Value(name, declared.values)}
     # A list, dict or deque of objects that have a state; or an object.
     if isinstance(thing, (list, dict, deque)) or (is_watched(type(thing)) and not cannot_be_set(thing)):
-        return {name: attributes(declared.known)}
+        return {name: attributes()}
     raise refused(name, thing, _taken_instead(name, thing))
 
 

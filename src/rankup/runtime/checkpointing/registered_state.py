@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -30,6 +32,9 @@ from rankup.runtime.unregistered.walk import PARTS, Walk
 from rankup.strategies.inner_optimizers import with_inner
 from rankup.strategies.replicas import batch_statistics
 
+if TYPE_CHECKING:
+    from rankup.runtime.checkpointing.containers import Held
+
 # Among the registered by themselves; the loss scale only under fp16.
 METER, RECORDS, LOSS_SCALE = "run.meter", "run.records", "loss_scale"
 _SHOWN = 40  # characters of a value in a message
@@ -43,7 +48,12 @@ def register(run: RunContext, things: Mapping[str, Any], *, per_rank: bool) -> V
         if name in run.registered:
             raise RankupError("registered-twice", f"run.register({name}=…): the name is taken")
         has = Declared(
-            run.values, run.device, prepared, lambda thing: declared(run, before=thing)[0], run.forgotten
+            run.values,
+            run.device,
+            prepared,
+            partial(_held, run),
+            lambda thing: declared(run, before=thing)[0],
+            run.forgotten,
         )
         for key, stateful in as_stateful(name, thing, has).items():
             if not isinstance(stateful, Value):
@@ -100,7 +110,23 @@ def register_own(run: RunContext, meter: Stateful) -> None:
         run.registered[LOSS_SCALE] = scaler
 
 
+def _held(run: RunContext) -> Held:
+    """What registered things hold; made when something is registered, since it opens more modules."""
+    if run.held is None:
+        from rankup.runtime.checkpointing.containers import Held
+
+        run.held = Held()
+    return run.held
+
+
+def _together(run: RunContext) -> AbstractContextManager[None]:
+    """While the states of all things are taken, or set."""
+    return run.held.together() if run.held is not None else nullcontext()
+
+
 def loop_begins(run: RunContext) -> None:
+    if run.held is not None:
+        run.held.begin()
     for thing in run.registered.values():
         if isinstance(thing, Adapter):
             thing.loop_begins()
@@ -109,8 +135,9 @@ def loop_begins(run: RunContext) -> None:
 def check(run: RunContext) -> None:
     """RankupError if a snapshot cannot contain something registered, or holds shards of tensors, which it could not put
     together. Checked when a loop begins and at its first steps, and not only at the first save."""
-    for name, thing in run.registered.items():
-        _check_whole(run, name, thing.state_dict())
+    with _together(run):
+        for name, thing in run.registered.items():
+            _check_whole(run, name, thing.state_dict())
 
 
 def _check_whole(run: RunContext, name: str, state: Any) -> None:
@@ -133,15 +160,16 @@ def collect(run: RunContext, *, shared: bool) -> tuple[dict[str, Any], dict[str,
     rank_state: dict[str, Any] = {"registered": {}, "registered_small": {}}
     must_match: dict[str, str] = {}
     shapes = {_shape(buffer) for model in run.models for buffer, _ in batch_statistics(model)}
-    for name, thing in run.registered.items():
-        state = thing.state_dict()
-        _check_whole(run, name, state)  # a dict may have got copies of weights since the loop began
-        if shared or is_per_rank(thing):
-            rank_state["registered"][name] = state
-        elif small := _small(thing, state, shapes):
-            rank_state["registered_small"][name] = small
-        if _is_compared(run, thing):
-            must_match |= _by_part(name, thing, state, shapes)
+    with _together(run):
+        for name, thing in run.registered.items():
+            state = thing.state_dict()
+            _check_whole(run, name, state)  # a dict may have got copies of weights since the loop began
+            if shared or is_per_rank(thing):
+                rank_state["registered"][name] = state
+            elif small := _small(thing, state, shapes):
+                rank_state["registered_small"][name] = small
+            if _is_compared(run, thing):
+                must_match |= _by_part(name, thing, state, shapes)
     return rank_state, must_match
 
 
@@ -185,6 +213,19 @@ def restore(
 ) -> None:
     """``registered`` is the state that all ranks share; ``rank_state`` is this rank's, None if another number of ranks
     saved it: then ``others()`` gives the states of the old ranks that this one takes over."""
+    with _together(run):
+        anew = _restore(run, registered, rank_state, others)
+    if anew:
+        run.print(f"another number of processes: {', '.join(anew)} (per_rank) begin without a saved state")
+
+
+def _restore(
+    run: RunContext,
+    registered: Mapping[str, Any],
+    rank_state: Mapping[str, Any] | None,
+    others: Callable[[], list[dict[str, Any]]],
+) -> list[str]:
+    """See ``restore``. The names of what begins without a saved state."""
     anew = []
     for name, thing in run.registered.items():
         if name not in registered and not is_per_rank(thing):
@@ -201,8 +242,7 @@ def restore(
             )
         else:
             anew.append(name)
-    if anew:
-        run.print(f"another number of processes: {', '.join(anew)} (per_rank) begin without a saved state")
+    return anew
 
 
 def names(run: RunContext) -> list[str]:

@@ -131,7 +131,7 @@ class Walk:
         if type(value) not in SIMPLE:
             if id(value) in self._whole:
                 self.whole.setdefault(path, id(value))
-            if id(value) in self._known and not is_function(value):
+            if id(value) in self._known and not is_one_everywhere(value):
                 return
             if id(value) in self.seen:
                 if id(value) in self._paths:
@@ -384,6 +384,11 @@ def cannot_be_set(thing: Any) -> bool:
     kind = type(thing)
     moves = hasattr(kind, "__next__") and not hasattr(kind, "load_state_dict") and of_library(kind)
     return isinstance(thing, Enum) or moves
+
+
+def is_one_everywhere(value: Any) -> bool:
+    """Whether several places may have one object by chance: its id tells nothing."""
+    return type(value) in SIMPLE or isinstance(value, (Enum, tuple, frozenset)) or is_function(value)
 
 
 def own_class(kind: type) -> type:
