@@ -29,7 +29,7 @@ from rankup.strategies import Strategy
 from rankup.world import World
 
 if TYPE_CHECKING:
-    from rankup.runtime.checkpointing.containers import Held
+    from rankup.runtime.checkpointing.identities import Held
 
 #: Names the directory of what ``rankup verify`` compares. Without it nothing of ``tracing`` is imported.
 TRACE_VARIABLE = "RANKUP_TRACE"

@@ -11,7 +11,9 @@
 - ``resume``: restores a run from a snapshot
 - ``resumed_loop``: what a loop says that does not fit the snapshot which it enters
 - ``registered``, ``adapters``, ``objects``, ``registered_state``: what ``run.register`` got, and its state
-- ``packing``, ``containers``: nested containers as a snapshot holds them; which objects were there as the loop began
+- ``places``: what a registered object holds, by the path that leads there
+- ``packing``, ``containers``: nested containers, as a snapshot holds them
+- ``identities``: which objects registered things have held since their loop began, and which of them are one
 - ``model_form``: names, shapes and kinds of a model's modules, and which parts are frozen or in evaluation mode
 - ``settings``, ``new_settings``: what a script asks for: recorded, compared, and chosen from
 - ``save_model``: the model alone, in one file

@@ -1,7 +1,7 @@
 """Any object of the script, registered: its attributes, as far as they are plain values or have a state.
 
 Saved is what has changed since it was registered: what the script only sets (a number of epochs, a path) stays the
-script's. An attribute that has held one object since the loop began is restored in place (``containers.py``). What
+script's. An attribute that has held one object since the loop began is restored in place (``identities.py``). What
 snapshots hold already (models, optimizers, what else is registered) is left alone, and of prepared modules only the
 attributes that are not torch's are looked at.
 """
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterator
 from enum import Enum
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -21,32 +21,24 @@ from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.adapters import Adapter, article, other
-from rankup.runtime.checkpointing.containers import ContainerAdapter, Held, Identities, adapter_of
-from rankup.runtime.checkpointing.packing import content, is_array, packed, unpacked, unsaveable
-from rankup.runtime.unregistered.marks import SIMPLE, is_function, mark_of, mark_of_name, mark_of_state
-from rankup.runtime.unregistered.walk import (
-    OF_TORCH,
-    attributes_of,
-    is_one_everywhere,
-    is_watched,
-    key_of,
+from rankup.runtime.checkpointing.containers import ContainerAdapter, adapter_of
+from rankup.runtime.checkpointing.identities import Held, Identities
+from rankup.runtime.checkpointing.packing import content, packed, unpacked, unsaveable
+from rankup.runtime.checkpointing.places import (
+    Leaf,
+    Path,
+    changing_mark,
+    ids_in,
+    items_of,
+    leaves_of,
+    path_of_keys,
+    put,
+    written,
 )
+from rankup.runtime.unregistered.marks import SIMPLE, is_function, mark_of_name
 
-_DEPTH = 8  # of objects in each other
-_MOST_ITEMS = 2_000  # of a list or dict of objects
-_CPU = torch.device("cpu")
 # What a snapshot can make anew. A generator, and what has a state_dict, must be there before the loop.
 _MAKEABLE = {"plain", "tensor", "array", "items"}
-
-_Path = tuple[tuple[bool, Any], ...]  # keys, each with whether it is an attribute
-
-
-class _Leaf(NamedTuple):
-    """``path`` is relative to the object, and leads to ``value``."""
-
-    path: _Path
-    holder: Any
-    value: Any
 
 
 class ObjectAdapter(Adapter):
@@ -70,11 +62,11 @@ class ObjectAdapter(Adapter):
         self._device = device
         self._known, self._has_state = known, has_state
         # Objects, containers and functions that a process makes before its loop, by each path that leads to one.
-        self._holders: dict[_Path, Any] = {}
-        self._begun = {leaf.path: _mark(leaf.value) for leaf in self._leaves(self._holders)}
-        self._there: set[_Path] = set()  # likewise, of what no snapshot makes anew
-        self._kinds: dict[_Path, type] = {}  # of each value then
-        self._pointers: dict[_Path, Any] = {}  # what snapshots hold already, likewise
+        self._holders: dict[Path, Any] = {}
+        self._begun = {leaf.path: changing_mark(leaf.value) for leaf in self._leaves(self._holders)}
+        self._there: set[Path] = set()  # likewise, of what no snapshot makes anew
+        self._kinds: dict[Path, type] = {}  # of each value then
+        self._pointers: dict[Path, Any] = {}  # what snapshots hold already, likewise
 
     def loop_begins(self) -> None:
         """What the script has made by now, it makes in each attempt."""
@@ -86,14 +78,14 @@ class ObjectAdapter(Adapter):
                 self._there.add(leaf.path)
 
     def _changed(self) -> list[Any]:
-        holders: dict[_Path, Any] = {}
-        pointers: dict[_Path, Any] = {}
+        holders: dict[Path, Any] = {}
+        pointers: dict[Path, Any] = {}
         leaves = [*self._leaves(holders, pointers)]
         identities = Identities(self._name, self._held, per_rank=self.per_rank)
         self._check_holders(holders, {leaf.path for leaf in leaves})
         saved = [*self._changed_pointers(pointers, identities)]
         for leaf in leaves:
-            if self._begun.get(leaf.path) == _mark(leaf.value):
+            if self._begun.get(leaf.path) == changing_mark(leaf.value):
                 continue
             if leaf.path[:-1] not in self._holders:
                 raise self._of_training(leaf.holder, leaf.path[:-1])
@@ -118,7 +110,7 @@ class ObjectAdapter(Adapter):
         live = {leaf.path: leaf for leaf in self._leaves()}
         identities = Identities(self._name, self._held, per_rank=self.per_rank)
         for keys, saved in places:
-            path = _path(keys)
+            path = path_of_keys(keys)
             leaf = live.get(path)
             before = leaf.value if leaf is not None else None
             there = self._held.at(saved.get("place")) if _MAKEABLE & saved.keys() else before
@@ -131,19 +123,19 @@ class ObjectAdapter(Adapter):
             used = None if "plain" in saved else identities.outermost()
             if used is not None and holder is not None:  # another place has it too
                 if used is not before:
-                    _put(holder, path[-1], used)
+                    put(holder, path[-1], used)
             elif adapter is not None and adapter.kind in saved and _fits(there, saved):
                 _load(adapter, saved, identities)
                 identities.use(there)
                 if there is not before and holder is not None:  # it was at another place when the loop began
-                    _put(holder, path[-1], there)
+                    put(holder, path[-1], there)
             elif holder is not None and _MAKEABLE & saved.keys():
-                _put(holder, path[-1], self._made(saved, before, identities))
+                put(holder, path[-1], self._made(saved, before, identities))
             else:
-                at = _written(path)
+                at = written(path)
                 raise other(self._name, f"{at} of it, which this process has not made before its loop")
 
-    def _changed_pointers(self, now: dict[_Path, Any], identities: Identities) -> Iterator[list[Any]]:
+    def _changed_pointers(self, now: dict[Path, Any], identities: Identities) -> Iterator[list[Any]]:
         """Of places that have got a thing that snapshots hold already: which. RankupError if no other place tells."""
         for path, value in now.items():
             if self._pointers.get(path) is value:
@@ -155,16 +147,16 @@ class ObjectAdapter(Adapter):
             elif path in self._pointers or path in self._kinds:
                 raise self._moved(path, "is another of the run's things than when the loop began")
 
-    def _point(self, path: _Path, saved: dict[str, Any], identities: Identities) -> None:
+    def _point(self, path: Path, saved: dict[str, Any], identities: Identities) -> None:
         holder = self._holder(path)
         used = self._held.at(saved["place"]) if "place" in saved else identities.used_for(saved["same"])
         if holder is None or used is None:
             raise other(
-                self._name, f"{_written(path)} of it is a part of another thing, which was not restored"
+                self._name, f"{written(path)} of it is a part of another thing, which was not restored"
             )
-        _put(holder, path[-1], used)
+        put(holder, path[-1], used)
 
-    def _check_holders(self, now: dict[_Path, Any], leaves: set[_Path]) -> None:
+    def _check_holders(self, now: dict[Path, Any], leaves: set[Path]) -> None:
         """RankupError if what the loop began with is gone, or elsewhere: a snapshot has values by their paths."""
         begun = {id(each) for each in self._holders.values()}
         for path, was in self._holders.items():
@@ -181,20 +173,20 @@ class ObjectAdapter(Adapter):
             if path not in self._holders and path in self._kinds and is_function(function):
                 raise self._swapped(path, None, function)
 
-    def _moved(self, path: _Path, what: str) -> RankupError:
+    def _moved(self, path: Path, what: str) -> RankupError:
         return RankupError(
             "unsaveable-state",
-            f"{self._name}{_written(path)} {what}: a snapshot has values by their places, and cannot restore that",
+            f"{self._name}{written(path)} {what}: a snapshot has values by their places, and cannot restore that",
             hint="leave the objects in their places, and keep numbers or names: current = 2, alive = [True, False]",
             exit_code=1,
         )
 
-    def _swapped(self, path: _Path, was: Any, now: Any) -> RankupError:
+    def _swapped(self, path: Path, was: Any, now: Any) -> RankupError:
         before, after = ("None" if each is None else mark_of_name(each).text for each in (was, now))
         key = next((str(key) for attribute, key in reversed(path) if attribute), self._name)
         return RankupError(
             "unsaveable-state",
-            f"{self._name}{_written(path)} is {after}, and was {before} when the loop began: a snapshot has values, "
+            f"{self._name}{written(path)} is {after}, and was {before} when the loop began: a snapshot has values, "
             "and no functions and classes",
             hint=f"choose it at the begin of each epoch by a number that is registered, and run.forget({key!r})",
             exit_code=1,
@@ -203,8 +195,8 @@ class ObjectAdapter(Adapter):
     def kept(self) -> set[int]:
         return self._held.kept(self._name, self.thing)
 
-    def _of_training(self, held: Any, path: _Path) -> RankupError:
-        place = f"{self._name}{_written(path)}"
+    def _of_training(self, held: Any, path: Path) -> RankupError:
+        place = f"{self._name}{written(path)}"
         within = unsaveable(content(held), place) if isinstance(held, (list, dict, set, deque)) else None
         return RankupError(
             "unsaveable-state",
@@ -216,27 +208,27 @@ class ObjectAdapter(Adapter):
 
     def parts(self, state: dict[str, Any]) -> dict[str, Any]:
         """A state by what it holds: ``.best``, ``.seen['a']``."""
-        return {_written(_path(keys)): saved for keys, saved in state["object"]}
+        return {written(path_of_keys(keys)): saved for keys, saved in state["object"]}
 
     def has(self, path: str) -> bool:
         """Whether there is a value at ``path``, as in ``.best``."""
         inherited = path[1:] in vars(type(self.thing))  # an attribute of its class, until it sets its own
-        return inherited or path in {_written(leaf.path) for leaf in self._leaves()}
+        return inherited or path in {written(leaf.path) for leaf in self._leaves()}
 
     def put(self, path: str, value: Any) -> None:
         """Set a plain value that a snapshot has noted."""
-        places = [(leaf.holder, leaf.path[-1]) for leaf in self._leaves() if _written(leaf.path) == path]
+        places = [(leaf.holder, leaf.path[-1]) for leaf in self._leaves() if written(leaf.path) == path]
         for holder, key in places or [(self.thing, (True, path[1:]))]:
-            _put(holder, key, value)
+            put(holder, key, value)
 
     # ------------------------------------------------------------------ inside
 
-    def _holder(self, path: _Path) -> Any:
+    def _holder(self, path: Path) -> Any:
         """What holds the place at ``path``; None if this process has not made it."""
         at = self.thing
         for attribute, key in path[:-1]:
             try:
-                at = _items(at)[attribute, key]
+                at = items_of(at)[attribute, key]
             except (LookupError, TypeError):
                 return None
         return at
@@ -276,22 +268,22 @@ class ObjectAdapter(Adapter):
         return new
 
     def _leaves(
-        self, holders: dict[_Path, Any] | None = None, pointers: dict[_Path, Any] | None = None
-    ) -> Iterator[_Leaf]:
+        self, holders: dict[Path, Any] | None = None, pointers: dict[Path, Any] | None = None
+    ) -> Iterator[Leaf]:
         """``holders``: gets what holds them, by each path that leads to it; ``pointers``: what snapshots hold already,
         likewise."""
         known = self._known(self.thing) - {id(self.thing)}
         covered = ids_in(self.thing.state_dict()) if self._has_state else set()
         found = ({} if holders is None else holders, {} if pointers is None else pointers)
-        inside = _inside(self.thing, (), known | covered, {id(self.thing)}, *found)
-        yield from (leaf for leaf in inside if not self._is_forgotten(leaf.path))
+        leaves = leaves_of(self.thing, (), known | covered, {id(self.thing)}, *found)
+        yield from (leaf for leaf in leaves if not self._is_forgotten(leaf.path))
         for at in found:
             for path in [path for path in at if self._is_forgotten(path)]:
                 del at[path]
         for path in [path for path, value in found[1].items() if id(value) in covered]:
             del found[1][path]
 
-    def _is_forgotten(self, path: _Path) -> bool:
+    def _is_forgotten(self, path: Path) -> bool:
         return any(key in self._forgotten for _, key in path)
 
     def _adapted(self, value: Any) -> Adapter | None:
@@ -311,93 +303,12 @@ def _makeable(adapter: Adapter | None) -> bool:
     return adapter is None or adapter.kind in _MAKEABLE
 
 
-def _path(keys: Iterable[Any]) -> _Path:
-    """As a snapshot gives it, which may have lists for tuples."""
-    return tuple((attribute, key) for attribute, key in keys)
-
-
-def _written(path: _Path) -> str:
-    """``.best``, ``.seen['a']``."""
-    return "".join(f".{key}" if attribute else f"[{key!r}]" for attribute, key in path)
-
-
-def _inside(
-    thing: Any,
-    path: _Path,
-    known: set[int],
-    seen: set[int],
-    holders: dict[_Path, Any],
-    pointers: dict[_Path, Any],
-) -> Iterator[_Leaf]:
-    """Everything below ``thing`` that can be saved. ``holders`` and ``pointers``: see ``_leaves``."""
-    if len(path) > _DEPTH:
-        return
-    holders[path] = thing
-    for (attribute, key), value in _items(thing).items():
-        at = (*path, (attribute, key))
-        if is_function(value) or (id(value) in seen and not _is_leaf(value)):
-            holders[at] = value
-        if id(value) in known and not is_one_everywhere(value):
-            pointers[at] = value
-            continue
-        if id(value) in seen:
-            continue
-        if _is_leaf(value):
-            yield _Leaf(at, thing, value)
-        elif isinstance(value, (list, tuple, deque, dict)) or is_watched(type(value)):
-            seen.add(id(value))
-            # Of a child its parent saves the state.
-            child = isinstance(thing, nn.Module) and isinstance(value, nn.Module)
-            prepared = isinstance(value, nn.Module) and any(id(each) in known for each in value.parameters())
-            if isinstance(value, (nn.Module, Optimizer)) and not child and not prepared:
-                yield _Leaf(at, thing, value)
-            yield from _inside(value, at, known, seen, holders, pointers)
-
-
-def _items(thing: Any) -> dict[tuple[bool, Any], Any]:
-    """What an object or a container holds, by the last key of its path."""
-    if isinstance(thing, (list, tuple, deque, dict)):
-        items = list(thing.items() if isinstance(thing, dict) else enumerate(thing))[:_MOST_ITEMS]
-        return {(False, key_of(key, place)): item for place, (key, item) in enumerate(items)}
-    torchs = isinstance(thing, (nn.Module, Optimizer))
-    held = {(True, name): item for name, item in attributes_of(thing) if not (torchs and name in OF_TORCH)}
-    if isinstance(thing, nn.Module):
-        held |= {(True, name): child for name, child in thing._modules.items() if child is not None}
-    return held
-
-
-def ids_in(state: Any) -> set[int]:
-    """Of the objects in a state. A small number is one object everywhere, and none of these."""
-    if type(state) in SIMPLE:
-        return set()
-    items = state.values() if isinstance(state, dict) else state if isinstance(state, (list, tuple)) else ()
-    return {id(state)}.union(*(ids_in(item) for item in items))
-
-
-def _is_leaf(value: Any) -> bool:
-    if isinstance(value, torch.Tensor) or is_array(value):  # of which some cannot be saved by themselves
-        return adapter_of("", value, _CPU, Held()) is not None
-    plain = tuple(value) if isinstance(value, tuple) else value
-    by_itself = isinstance(value, Enum) or unsaveable(plain, "") is None
-    return by_itself or adapter_of("", value, _CPU, Held()) is not None
-
-
 def _is_swapped(was: Any, now: Any) -> bool:
     """Whether another function, or an object of another class, is there."""
     if is_function(was) or is_function(now):
         return mark_of_name(was) != mark_of_name(now)
     containers = (list, tuple, deque, dict)
     return now is not None and not isinstance(was, containers) and type(was) is not type(now)
-
-
-def _mark(value: Any) -> Any:
-    """Changes with the value. A part of a large tensor that is written to changes torch's count of its versions."""
-    version = value._version if isinstance(value, torch.Tensor) and not value.is_inference() else 0
-    if isinstance(value, (nn.Module, Optimizer)):
-        return None, object()  # always saved
-    if (mark := mark_of(value) or mark_of_state(value)) is not None:
-        return mark.digest, version
-    return None, object()  # a container of tensors
 
 
 def _fits(value: Any, saved: dict[str, Any]) -> bool:
@@ -415,18 +326,3 @@ def _made_plain(plain: Any, before: Any) -> Any:
     if isinstance(before, tuple) and hasattr(kind, "_make"):
         return kind._make(plain)
     return kind(plain) if kind.__module__ == "numpy" and not hasattr(before, "__len__") else plain
-
-
-def _put(holder: Any, key: tuple[bool, Any], value: Any) -> None:
-    attribute, name = key
-    if attribute:
-        try:
-            setattr(holder, name, value)
-        except AttributeError:  # a frozen dataclass
-            object.__setattr__(holder, name, value)
-    elif isinstance(holder, dict):
-        holder[next((own for at, own in enumerate(holder) if key_of(own, at) == name), name)] = value
-    elif isinstance(holder, (list, deque)) and name == len(holder):
-        holder.append(value)  # what the training has appended
-    elif not isinstance(holder, tuple):
-        holder[name] = value

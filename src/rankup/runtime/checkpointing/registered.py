@@ -32,7 +32,7 @@ from rankup.runtime.unregistered.marks import SIMPLE
 from rankup.runtime.unregistered.walk import cannot_be_set, is_watched, of_library
 
 if TYPE_CHECKING:
-    from rankup.runtime.checkpointing.containers import Held
+    from rankup.runtime.checkpointing.identities import Held
 
 
 class Values:

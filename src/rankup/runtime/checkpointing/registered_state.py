@@ -33,7 +33,7 @@ from rankup.strategies.inner_optimizers import with_inner
 from rankup.strategies.replicas import batch_statistics
 
 if TYPE_CHECKING:
-    from rankup.runtime.checkpointing.containers import Held
+    from rankup.runtime.checkpointing.identities import Held
 
 # Among the registered by themselves; the loss scale only under fp16.
 METER, RECORDS, LOSS_SCALE = "run.meter", "run.records", "loss_scale"
@@ -113,7 +113,7 @@ def register_own(run: RunContext, meter: Stateful) -> None:
 def _held(run: RunContext) -> Held:
     """What registered things hold; made when something is registered, since it opens more modules."""
     if run.held is None:
-        from rankup.runtime.checkpointing.containers import Held
+        from rankup.runtime.checkpointing.identities import Held
 
         run.held = Held()
     return run.held
