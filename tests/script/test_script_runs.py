@@ -54,6 +54,11 @@ printf '%s\\n' "$@" >>"$FAKES/qsub.log"
 [ -t 0 ] || cat >>"$FAKES/qsub.stdin"
 echo 8.head
 """
+# The clock stands still, and goes on when a test says so.
+DATE = """#!/bin/bash
+if [ "$*" = +%s ] && [ -e "$FAKES/clock" ]; then exec cat "$FAKES/clock"; fi
+exec "$(command -v -p date)" "$@"
+"""
 # Jobs that wait for the one that runs: two for its success, one of them also for another one; its successor and one
 # more for its end. Lines are broken as PBS breaks them.
 QSTAT = """#!/bin/bash
@@ -127,6 +132,7 @@ class Job:
             path.mkdir(exist_ok=True)
         fakes = {
             "pbsdsh": PBSDSH,
+            "date": DATE,
             "qsub": QSUB,
             "qstat": QSTAT,
             "qalter": QALTER,
@@ -169,6 +175,20 @@ class Job:
 
     def execute(self, env: Mapping[str, str] | None = None) -> int:
         return self.start(env).wait(timeout=120)
+
+    def execute_until_time_is_up(self, said: str, env: Mapping[str, str] | None = None) -> int:
+        """Its time is up when the program has said something, however long that takes."""
+        now = int(time.time())
+        (self.fakes / "clock").write_text(f"{now}\n")
+        process = self.start(env)
+        while not (self.run.logs / "job.log").exists() or said not in self.log:
+            assert process.poll() is None
+            time.sleep(0.05)
+        assert self.spec.time is not None and self.spec.stop_before is not None
+        new = self.fakes / "clock.new"
+        new.write_text(f"{now + self.spec.time - self.spec.stop_before // 4}\n")
+        new.rename(self.fakes / "clock")
+        return process.wait(timeout=240)
 
     def alive(self) -> list[psutil.Process]:
         """What runs in the job's folder, and still does a moment later: what was killed just now is not a leftover."""
@@ -530,13 +550,12 @@ def test_a_script_that_cannot_be_asked_is_ended_in_time_and_requeued_with_a_word
 def test_a_second_attempt_that_saves_nothing_is_the_last_one(tmp_path: Path, saves: bool):
     elsewhere = tmp_path / "else where" / "saved"
     elsewhere.parent.mkdir()
-    text = 'echo "some output"; [ -z "$1" ] || touch "$1"; sleep 600'
+    text = '[ -z "$1" ] || touch "$1"; echo "some output"; sleep 600'
     where = str(elsewhere) if saves else ""
-    job = Job(tmp_path, command=(*bash(text), "_", where), launcher="single", time=5, stop_before=4)
+    job = Job(tmp_path, command=(*bash(text), "_", where), launcher="single", time=100, stop_before=80)
     (job.run.path / "no_progress").write_text("1\n")  # so said the attempt before
-    assert job.execute({"RANKUP_SUCCESSOR": "1"}) == (0 if saves else 75), (
-        job.log
-    )  # 0: its dependents wait for the next
+    code = job.execute_until_time_is_up("some output", {"RANKUP_SUCCESSOR": "1"})
+    assert code == (0 if saves else 75), job.log  # 0: its dependents wait for the next
     status = status_of(SubmittedRun(job.run, job.spec, "pbs", "pbs"), {})
     if saves:
         assert (job["outcome"], job["no_progress"], job["jobs"]) == ("requeue", "", "8.head")
@@ -547,8 +566,8 @@ def test_a_second_attempt_that_saves_nothing_is_the_last_one(tmp_path: Path, sav
 
 
 def test_a_first_attempt_that_saves_nothing_is_followed_by_another_and_says_so(tmp_path: Path):
-    job = Job(tmp_path, command=bash("sleep 600"), launcher="single", time=5, stop_before=4)
-    assert job.execute() == 0, job.log  # its dependents wait for the successor
+    job = Job(tmp_path, command=bash("echo begun; sleep 600"), launcher="single", time=100, stop_before=80)
+    assert job.execute_until_time_is_up("begun") == 0, job.log  # its dependents wait for the successor
     assert (job["outcome"], job["no_progress"], job["jobs"]) == ("requeue", "1", "8.head")
     assert "has left no new file" in job.log
 
@@ -695,8 +714,8 @@ SAYS_DONE = 'echo "done" >"$RANKUP_RUN_DIR/outcome"; '
 def test_what_ends_well_because_its_time_is_up_is_done_only_if_it_says_so(
     tmp_path: Path, word: str, ends: tuple[int, str]
 ):
-    job = Job(tmp_path, command=bash(SAVES.format(word=word)), launcher="single", time=12, stop_before=10)
-    assert (job.execute(), job["outcome"]) == ends, job.log
+    job = Job(tmp_path, command=bash(SAVES.format(word=word)), launcher="single", time=100, stop_before=80)
+    assert (job.execute_until_time_is_up("begun"), job["outcome"]) == ends, job.log
     assert job["jobs"] == ("" if word else "8.head")
 
 
