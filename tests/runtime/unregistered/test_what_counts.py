@@ -161,3 +161,42 @@ def two_folds_of_two_stages(folder: str) -> str:
 def test_what_a_fold_left_is_no_state_of_any_stage_of_the_next_one(tmp_path: Path):
     (said,) = run_ranks(two_folds_of_two_stages, 1, str(tmp_path))
     assert said == "True"
+
+
+def two_loops(folder: Path, killed: int | None) -> Any:
+    """Loops of one training: ``loss`` is what the first one has left, ``total`` begins anew before the second."""
+    run = rankup.init(snapshots=rankup.Snapshots(every="2 steps", directory=folder, asynchronous=False))
+    data = TensorDataset(torch.linspace(-1, 1, 12)[:, None])
+    model, opt, feed = run.prepare(
+        nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.1), data, global_batch=4
+    )
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            for epoch in run.epochs(2, feed):
+                total = 0.0
+                for (x,) in epoch:
+                    loss = model(x).square().mean()
+                    run.backward(loss)
+                    run.step(opt)
+                    total += loss.item()
+            total = 0.0
+            _, _, more = run.prepare(model, None, data, global_batch=4)
+            for epoch in run.epochs(3, more):
+                for (x,) in epoch:
+                    if run.global_step == killed:
+                        return said.getvalue()
+                    loss = model(x).square().mean()
+                    run.backward(loss)
+                    run.step(opt)
+                    total += loss.item()
+    except RankupError as error:
+        return f"{error.code}: {error.message}"
+    return said.getvalue()
+
+
+def test_what_the_first_loop_of_a_training_has_left_is_no_state_of_the_second(tmp_path: Path):
+    (said,) = run_ranks(two_loops, 1, tmp_path, 12)
+    assert "total. Before the loop" in said and "loss" not in said.partition("Before the loop")[0]
+    (said,) = run_ranks(two_loops, 1, tmp_path, None)
+    assert said.startswith("state-lost: ") and "total: " in said and "loss" not in said, said

@@ -308,7 +308,7 @@ class Checkpointing:
         else:
             self._saves.forget_kept()
         if self._parts.watch is not None:
-            self._parts.watch.epoch_ends()
+            self._parts.watch.sums.end()
         self._after_inner_loop = True
 
     def epoch_done(self, *, last: bool) -> None:

@@ -28,17 +28,21 @@ from rankup.snapshots.snapshot import Snapshot
 def resume(run: RunContext, parts: StateParts, found: Snapshot, feed: DataFeed) -> None:
     """Restore what ``found`` contains, for a loop over ``feed``. RankupError, before anything has changed, if it
     belongs to another run, or if a value that it has noted would be lost. A collective."""
-    noted, set_first, constants = _noted(run, found)
-    caches = {path: told for path, told in set_first.items() if len(told) > 2}  # those with their content
+    then = _watched(run, found)
+    noted: Noted = then["noted"]
+    caches = {
+        path: told for path, told in then["caches"].items() if len(told) > 2
+    }  # those with their content
     again = _registered_since(run, found.metadata["registered"], caches | noted)
     state.check(run, parts, found.metadata, again)
     lost = None
     if parts.watch is not None:
         since = {name.removesuffix(".*") for name in again}
-        lost = parts.watch.check(noted, {path for paths in again.values() for path in paths}, since)
+        found_again = {path for paths in again.values() for path in paths}
+        lost = parts.watch.check(noted, then["left"], found_again, since)
         if found.world_size == run.world.world_size:  # else a rank's share of something is another one
             lost = lost or parts.watch.check_constants(
-                {path: told for path, told in constants.items() if path not in noted}
+                {path: told for path, told in then["constants"].items() if path not in noted}
             )
     raise_on_all(run.control, "the values that no snapshot holds", lost)
     outline = found.outline()
@@ -128,11 +132,11 @@ def _declared(run: RunContext) -> dict[str, str]:
     return found
 
 
-def _noted(run: RunContext, found: Snapshot) -> tuple[Noted, Noted, Noted]:
-    """What rank 0 has noted beside the snapshot, the caches of its first step, and constants, on all ranks. A
-    collective."""
+def _watched(run: RunContext, found: Snapshot) -> dict[str, Any]:
+    """What rank 0 has noted beside the snapshot (``UnregisteredWatch.state``), on all ranks. A collective."""
     state = found.first_rank_state() if run.world.is_main else {}
-    told = [(state.get("noted", {}), state.get("caches", {}), state.get("constants", {}))]
+    empty: dict[str, Any] = {"noted": {}, "left": [], "caches": {}, "constants": {}}
+    told = [{key: state.get(key, nothing) for key, nothing in empty.items()}]
     if run.control is not None:
         what = "what a snapshot has noted"
         run.control.add(what)

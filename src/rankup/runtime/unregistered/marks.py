@@ -122,7 +122,7 @@ def mark_of_name(value: Any) -> Mark:
     if isinstance(function, ModuleType):
         name = function.__name__
     elif isinstance(function, (*_FUNCTIONS, type)):
-        name = f"{function.__module__}.{function.__qualname__}"
+        name = f"{getattr(function, '__module__', None)}.{function.__qualname__}"  # a builtin type's method has none
         if isinstance(function, FunctionType):  # several may have one name: <lambda>
             name += f":{function.__code__.co_firstlineno} {_hashed(function.__code__.co_code)}"
     else:

@@ -10,8 +10,8 @@ once, with the call that cures each; a snapshot notes the values, and a resume t
 (``state-lost``) before it changes anything. Tensors and modules that training does not change must be what they were
 when the run began, or the resumed training is another one: random features that no seed fixes.
 
-What the code before an inner loop begins anew in each epoch (``total = 0.0``) is another matter: it is in the frames of
-a function that runs now, and most of it only prints. A resume in the middle of an epoch says which of it begins anew.
+What an earlier loop has left in a variable that it has made (``loss``) is noted, and not said: a process that begins
+with this loop does not have it, and Python says so if it is read. It is lost only where the script makes it anew.
 """
 
 from __future__ import annotations
@@ -24,20 +24,19 @@ from enum import Enum
 from types import CodeType
 from typing import Any
 
-from rankup.core.choices import ACCEPT, STOP
-from rankup.core.whole_lines import say
 from rankup.errors import RankupError
 from rankup.runtime.seed import generator_access
-from rankup.runtime.unregistered.cures import compared, cures, listed, root_of
+from rankup.runtime.unregistered import cures
+from rankup.runtime.unregistered.cures import root_of
 from rankup.runtime.unregistered.marks import SIMPLE, Mark, differ
+from rankup.runtime.unregistered.sums import Sums
 from rankup.runtime.unregistered.walk import Walk, cannot_be_set, codes_of_script, roots
 
 _CLOCKS = {clock: clock() for clock in (time.time, time.perf_counter, time.monotonic)}
 _GONE = Mark("", "not there")
 _MOST_CONSTANTS = 2_000  # that a snapshot notes
-# Variables that loops of this process have made → a mark of the training. What is left of them, such as the loss of the
-# fold before, is no state of the next training: a process that begins with that one does not have them.
-_MADE_BY_LOOPS: dict[str, object] = {}
+# Variables that loops of this process have made → a mark of the training, and what they had at the end of their loop.
+_MADE_BY_LOOPS: dict[str, tuple[object, dict[str, str]]] = {}
 Noted = dict[str, list[Any]]  # path → [digest, text], and [content] behind if it is plain and small
 
 
@@ -62,12 +61,12 @@ class UnregisteredWatch:
         self._whole = whole
         self._choice = choice
         self._speaks = speaks
-        self._codes: frozenset[CodeType] = frozenset()
         self._training = object()
+        self._codes: frozenset[CodeType] = frozenset()
         self._variables: set[str] = set()  # when the loop began
         self._begun: dict[str, Mark] = {}
         self._constants: dict[str, Mark] = {}  # of these, tensors and modules
-        self._left: dict[str, Mark] = {}  # of another training
+        self._left: set[str] = set()  # variables with what an earlier loop has left there
         self._names: dict[
             str, int
         ] = {}  # of prepared and registered things → their ids, since the loop began
@@ -76,8 +75,7 @@ class UnregisteredWatch:
         # What had a state after the first step and is the same thing still, and not one of each step: path → it.
         self._made: dict[str, Callable[[], Any]] = {}
         self._latest: dict[str, Mark] = {}  # at the last look, if the first step was before it
-        self._epoch: dict[str, Mark] = {}  # before the first batch of this epoch; nothing after its last one
-        self._interrupted: Mapping[str, list[str]] = {}  # sums when a snapshot was taken
+        self.sums = Sums()
         self._targets: set[str] = set()  # names to which the script's loop gives a batch
         self._changed: set[str] = set()  # paths that have been noted in this training
         self._marks: dict[str, Mark] = {}  # what they had when they were noted
@@ -96,16 +94,19 @@ class UnregisteredWatch:
         self._codes = codes_of_script()
         self._first, self._latest = None, {}
         now = self._look()
-        left = {name for name, training in _MADE_BY_LOOPS.items() if training is not self._training}
-        marks = _with_inherited(now)
-        self._variables = now.variables.keys() - left
-        self._begun = {path: mark for path, mark in marks.items() if root_of(path) not in left}
+        self._begun = _with_inherited(now)
+        contents = _contents(self._begun)
+        self._left = {
+            name
+            for name, (training, content) in _MADE_BY_LOOPS.items()
+            if name in now.variables and (training is not self._training or content == contents.get(name, {}))
+        }
+        self._variables = {*now.variables}
         self._constants = {
             path: self._begun[path]
             for path, thing in [*now.things.items()][:_MOST_CONSTANTS]
-            if path in self._begun and generator_access(thing) is None
+            if path in self._begun and root_of(path) not in self._left and generator_access(thing) is None
         }
-        self._left = {path: mark for path, mark in marks.items() if root_of(path) in left}
         self._names = now.whole
         self._changed, self._targets = set(), set()
 
@@ -130,11 +131,10 @@ class UnregisteredWatch:
         self._keep_made(self._look())
 
     def _keep_made(self, now: Walk) -> None:
-        marks = now.by_path()
-        left = {root_of(path) for path in self._left}
-        left -= {root_of(path) for path, mark in self._left.items() if marks.get(path) != mark}
-        made = now.variables.keys() - self._variables - left
-        _MADE_BY_LOOPS.update(dict.fromkeys(made, self._training))
+        contents = _contents(_with_inherited(now))
+        left = {name for name in self._left if _contents(self._begun).get(name, {}) == contents.get(name, {})}
+        made = now.variables.keys() - (self._variables - self._left) - left
+        _MADE_BY_LOOPS.update({name: (self._training, contents.get(name, {})) for name in made})
 
     def now(self) -> Noted:
         """What a snapshot notes: all that has changed and begins anew in another process."""
@@ -164,7 +164,7 @@ class UnregisteredWatch:
     def _is_set_once(self, path: str, mark: Mark) -> bool:
         """By the first step. Of what was not there before, only what has a state, and has kept it: a teacher, and not
         the loss. A tensor of ones that each step makes anew has the size of its batch."""
-        before = self._begun.get(path)
+        before = None if root_of(path) in self._left else self._begun.get(path)
         if not mark.plain and path not in self._made:
             return False
         if before is not None:
@@ -176,6 +176,7 @@ class UnregisteredWatch:
         """What a snapshot holds of the watch."""
         return {
             "noted": self.now(),
+            "left": sorted(self._left),
             "caches": self._caches(),
             "sums": self._sums(),
             "first_epoch": self._first_epoch,
@@ -189,43 +190,26 @@ class UnregisteredWatch:
     def resumed(self, then: Mapping[str, Any], epoch: int, step: int) -> None:
         """A run goes on at ``step`` of ``epoch``; ``then``: a state with what ``state`` gave. Where the epoch after
         the very first step's begins, it is not known yet what is set in each epoch: only what stays after that."""
-        self._interrupted = then.get("sums", {})
+        self.sums.interrupted = then.get("sums", {})
         self._expected = then.get("caches", {})
         self._judged_from = epoch + ((epoch, step) == (then.get("first_epoch", 0) + 1, 0))
 
     def epoch_begins(self) -> None:
         """The first batch of an epoch is next, or of the rest of one: then say which of its sums begin anew."""
-        self._epoch = self._look(codes_of_script()).found
-        anew = [
-            f"{path} ({was} when saved, {self._epoch[path].text} now)"
-            for path, (begun, was) in self._interrupted.items()
-            if path in self._epoch and self._epoch[path].digest == begun
-        ]
-        self._interrupted = {}
-        if anew:
-            say(
-                "warning: an epoch is resumed in its middle, and what the script begins in each epoch begins anew: "
-                f"{listed(anew)}. A sum counts the rest of the epoch alone (run.meter keeps sums); what the steps use "
-                "(a hidden state, an optimizer) is lost, unless it is made before the loop and registered, with "
-                "per_rank=True where each rank has its own"
-            )
-
-    def epoch_ends(self) -> None:
-        self._epoch = {}
+        self.sums.begin(self._look(codes_of_script()).found)
 
     def _sums(self) -> dict[str, list[str]]:
-        """What has changed since this epoch's first batch, in its middle, and is not noted: path → [its digest then,
-        its text now]."""
-        now = self._look(codes_of_script()).found if self._epoch else {}
+        """Those of this epoch that are not noted."""
+        if not self.sums.epoch:
+            return {}
+        found = self.sums.state(self._look(codes_of_script()).found)
+        apart = {path for path in self._changed if root_of(path) not in self._left} | self._targets
         return {
-            path: [before.digest, now[path].text]
-            for path, before in self._epoch.items()
-            if path in now
-            and now[path].digest != before.digest
-            and path not in self._changed | self._targets
-            and not self._is_forgotten(path)
-            # The loss of another training is nothing that the script has begun.
-            and (path not in self._left or self._left[path].digest != before.digest)
+            path: told
+            for path, told in found.items()
+            if not (path in apart or self._is_forgotten(path))
+            # The loss of an earlier loop is nothing that the script has begun.
+            and not (root_of(path) in self._left and self._begun[path].digest == told[0])
         }
 
     def _look(self, codes: frozenset[CodeType] | None = None) -> Walk:
@@ -254,18 +238,7 @@ class UnregisteredWatch:
             and not self._is_forgotten(path)
         ]
         self._expected = {}
-        if not other or not self._speaks:
-            return None
-        values = compared(other)
-        if self._accepts(values):
-            return None
-        return RankupError(
-            "state-lost",
-            f"the first step of this resume has set what the first step of the training had set otherwise: {values}",
-            hint="make it before the loop, and run.register it; run.forget(…) for what only prints; --lost accept "
-            "(RANKUP_LOST=accept) goes on with the values of now. The snapshot is kept",
-            exit_code=1,
-        )
+        return cures.set_otherwise(other, self._choice) if other and self._speaks else None
 
     def _note(self, now: Walk) -> None:
         assert self._first is not None
@@ -306,43 +279,29 @@ class UnregisteredWatch:
     def say(self) -> RankupError | None:
         """Say what has been noted and was not said yet. In a job of a queue, where nobody watches, it is the error to
         end with instead, unless ``--lost accept`` was chosen."""
-        new = self._by_variable(sorted(self._changed - self._said))
+        unsaid = sorted(self._changed - self._said)
+        new = self._by_variable([path for path in unsaid if root_of(path) not in self._left])
         if not new or not self._speaks:
             return None
-        first = not self._said
-        self._said |= self._changed
-        calls = self._cures(new)
-        if self._choice == STOP:
-            return RankupError(
-                "state-lost",
-                f"a resume of this job would lose what changes in training and is in no snapshot: {listed(new)}",
-                hint=f'{"; ".join(calls)}; run.forget(…) for what only prints; --lost accept (lost = "accept" in '
-                "job.toml) if a resume may begin with their first values. The snapshots stay, and nothing is requeued",
-                exit_code=1,
-            )
-        if self._choice == ACCEPT:
-            return None
-        what = "these values change" if first else "these values change as well"
-        lines = [
-            f"warning: {what} in training and are in no snapshot, so that a resume would stop with state-lost: "
-            f"{listed(new)}. Before the loop:",
-            *(f"  {call}" for call in calls),
-            "  run.forget(…) names what only prints",
-        ]
-        if self._left_out and first:
-            lines.append(f"  not watched, since there is too much of it: {listed(sorted(self._left_out))}")
-        say("\n".join(lines))
-        return None
+        left_out = [] if self._said else sorted(self._left_out)
+        again, self._said = bool(self._said), self._said | self._changed
+        return cures.changed(new, self._cures(new), left_out, self._choice, again=again)
 
     def check(
-        self, saved: Mapping[str, list[Any]], found_again: Container[str], since: Container[str] = ()
+        self,
+        saved: Noted,
+        left: Container[str],
+        found_again: Container[str],
+        since: Container[str],
     ) -> RankupError | None:
-        """The error for a resume that would lose what a snapshot has noted; None without one. ``found_again``: paths
-        that are registered by now, and whose values the snapshot has. ``since``: names that are registered by now."""
+        """The error for a resume that would lose what a snapshot has noted (``saved``); None without one. ``left``:
+        variables that an earlier loop had made. ``found_again``: paths that are registered by now, and whose values the
+        snapshot has. ``since``: names that are registered by now."""
         lost, late = [], []
         for path, (digest, text, *_) in saved.items():
             mine = self._begun.get(path)
-            if path in found_again or self._is_forgotten(path):
+            left_here = mine is None or root_of(path) in self._left
+            if path in found_again or self._is_forgotten(path) or (root_of(path) in left and left_here):
                 continue
             if mine is not None and mine.digest == digest:
                 self._changed.add(path)  # the script restores it by itself
@@ -355,29 +314,12 @@ class UnregisteredWatch:
                 lost.append((path, text, "not there" if mine is None else mine.text))
         if not lost or not self._speaks:
             return None
-        values = compared(lost)
         paths = self._by_variable([path for path, *_ in lost if path not in late])
-        if self._accepts(values):
+        error = cures.lost(lost, self._cures(paths), late, self._choice)
+        if error is None:
             self._changed |= {*paths}
             self._said |= self._changed
-            return None
-        hints = []
-        if paths:
-            hints += [
-                f"{'; '.join(self._cures(paths))} (then this snapshot's values are found again, if they are plain)",
-                "run.forget(…) for what only prints",
-            ]
-        if late:
-            hints.append(
-                f"the next snapshots have {listed(late)}, but this one has not: set what the script can set by itself"
-            )
-        hints.append("--lost accept (RANKUP_LOST=accept) goes on with the values of now")
-        return RankupError(
-            "state-lost",
-            f"this resume would lose values that no snapshot holds: {values}",
-            hint=f"{'; '.join(hints)}. Nothing was changed, and the snapshot is kept",
-            exit_code=1,
-        )
+        return error
 
     def check_constants(self, then: Noted) -> RankupError | None:
         """The error for a resume that would go on with other constants than the run has had; None without one."""
@@ -388,23 +330,10 @@ class UnregisteredWatch:
             and mine.digest != digest
             and not self._is_forgotten(path)
         ]
-        if not other or not self._speaks or self._accepts(values := compared(other)):
+        if not other or not self._speaks:
             return None
         calls = self._cures(self._by_variable([path for path, *_ in other]))
-        return RankupError(
-            "state-lost",
-            f"this resume would go on with other constants than the run has had: {values}",
-            hint="make them alike in each attempt: with a seed, or from a file; a new run may also register them: "
-            f"{'; '.join(calls)}; run.forget(…) for what training does not use; --lost accept (RANKUP_LOST=accept) "
-            "goes on with the values of now. Nothing was changed, and the snapshot is kept",
-            exit_code=1,
-        )
-
-    def _accepts(self, values: str) -> bool:
-        """Whether a resume may lose these values, which it then says."""
-        if self._choice == ACCEPT:
-            say(f"lost in this resume, as accepted: {values}")
-        return self._choice == ACCEPT
+        return cures.other_constants(other, calls, self._choice)
 
     def _by_variable(self, paths: Sequence[str]) -> list[str]:
         """Without those of a variable that a function's closure holds as well: ``stepped.best`` beside ``best``."""
@@ -416,7 +345,7 @@ class UnregisteredWatch:
 
     def _cures(self, paths: Sequence[str]) -> list[str]:
         named = {path for path in paths if path in self._marks and self._marks[path].named}
-        return cures(paths, self._kinds, self._names, self._is_simple, self._unset, named)
+        return cures.calls(paths, self._kinds, self._names, self._is_simple, self._unset, named)
 
     def _is_simple(self, path: str) -> bool:
         """Whether it was a number or the like before, and still is."""
@@ -430,6 +359,14 @@ def _is_clock(mark: Mark) -> bool:
     """Whether a value is a reading of a clock, since this process began: it means nothing in another one."""
     value = mark.content[0] if mark.content is not None else None
     return type(value) is float and any(began <= value <= clock() for clock, began in _CLOCKS.items())
+
+
+def _contents(marks: Mapping[str, Mark]) -> dict[str, dict[str, str]]:
+    """Digests by path, by the variable that holds them."""
+    found: dict[str, dict[str, str]] = {}
+    for path, mark in marks.items():
+        found.setdefault(root_of(path), {})[path] = mark.digest
+    return found
 
 
 def _with_inherited(walk: Walk) -> dict[str, Mark]:
