@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import decimal
 import functools
 import math
 import random
@@ -17,6 +18,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
 
 import rankup
 from ranks import run_ranks
@@ -288,21 +290,117 @@ def switch(folder: Path, what: str, value: Any, forgotten: tuple[str, ...]) -> A
 
 
 @pytest.mark.parametrize(
-    ("what", "value", "says"),
+    ("what", "value", "was", "now"),
     [
-        ("loss", functional.l1_loss, "loss is l1_loss, and was mse_loss"),
-        ("losses['first']", functional.l1_loss, "losses['first'] is l1_loss, and was mse_loss"),
-        ("mode", Hot(), "mode is a Hot, and was a Warm"),
-        ("hook", print, "hook is print, and was None"),
-        ("draw", None, "draw is two, and was one"),
+        ("loss", functional.l1_loss, "mse_loss", "l1_loss"),
+        ("losses['first']", functional.l1_loss, "mse_loss", "l1_loss"),
+        ("mode", Hot(), "a Warm", "a Hot"),
+        ("hook", print, "None", "print"),
+        ("draw", None, "one", "two"),
     ],
 )
 def test_another_function_or_class_in_a_registered_object_is_refused(
-    tmp_path: Path, what: str, value: Any, says: str
+    tmp_path: Path, what: str, value: Any, was: str, now: str
 ):
     (said,) = run_ranks(switch, 1, tmp_path, what, value, ())
-    assert said.startswith(f"unsaveable-state: phases.{says} when the loop began")
+    begin = f"unsaveable-state: phases.{what} changes in training ({was} when the loop began, {now} now)"
+    assert said.startswith(begin), said
 
 
 def test_a_function_that_the_script_forgets_is_its_own_matter(tmp_path: Path):
     assert run_ranks(switch, 1, tmp_path, "loss", functional.l1_loss, ("loss",)) == [""]
+
+
+class Taking:
+    """Each step takes something from ``source``, or changes it."""
+
+    def __init__(self, how: str) -> None:
+        loader = DataLoader(TensorDataset(torch.arange(40.0)), batch_size=2)
+        self.how, self.taken = how, 0
+        self.later: Any = None  # made in the first step
+        self.source: Any = {
+            "generator": lambda: self.endless(loader),
+            "loader": lambda: iter(loader),
+            "map": lambda: map(sum, loader),
+            "list": lambda: iter([*range(40)]),
+            "decimal": lambda: decimal.Decimal("0.1"),
+            "closure": counter,
+            "bytes": lambda: bytearray(2),
+            "later": lambda: loader,
+            "anew": lambda: None,
+        }[how]()
+
+    def endless(self, loader: Any) -> Iterator[Any]:
+        while True:
+            yield from loader
+
+    def take(self) -> None:
+        self.taken += 1
+        if self.how == "decimal":
+            self.source *= 2
+        elif self.how == "closure":
+            self.source()
+        elif self.how == "bytes":
+            self.source[0] += 1
+        elif self.how == "anew":
+            self.later = iter(range(self.taken))
+            next(self.later)
+        elif self.how == "later":
+            self.later = self.later or iter(self.source)
+            next(self.later)
+        else:
+            next(self.source)
+
+
+def counter() -> Callable[[], int]:
+    count = 0
+
+    def step() -> int:
+        nonlocal count
+        count += 1
+        return count
+
+    return step
+
+
+def take(folder: Path, how: str, forgotten: tuple[str, ...] = ()) -> str:
+    run = rankup.init(
+        snapshots=rankup.Snapshots(every="2 steps", directory=folder, asynchronous=False), precision="fp64"
+    )
+    model, opt, data = run.prepare(
+        nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.01), rankup.ResidentData(X), global_batch=6
+    )
+    taking = Taking(how)
+    run.forget(*forgotten)
+    run.register(taking=taking)
+    try:
+        for x in run.steps(data, epochs=2):
+            taking.take()
+            model(x).square().mean().backward()
+            opt.step()
+            opt.zero_grad()
+    except RankupError as error:
+        return f"{error.code}: {error.message.partition(' changes')[0]}"
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("how", "path"),
+    [
+        ("generator", ".source"),
+        ("loader", ".source._num_yielded"),
+        ("map", ".source[0][0]._num_yielded"),
+        ("list", ".source"),
+        ("decimal", ".source"),
+        ("closure", ".source.count"),
+        ("bytes", ".source"),
+        ("later", ".later._num_yielded"),
+    ],
+)
+def test_what_no_snapshot_contains_may_not_change_in_a_registered_object(tmp_path: Path, how: str, path: str):
+    assert run_ranks(take, 1, tmp_path, how) == [f"unsaveable-state: taking{path}"]
+
+
+def test_what_each_step_makes_anew_or_the_script_forgets_may_change(tmp_path: Path):
+    assert run_ranks(take, 1, tmp_path / "anew", "anew") == [""]
+    assert run_ranks(take, 1, tmp_path / "forgotten", "loader", ("source",)) == [""]

@@ -12,6 +12,7 @@
 - ``resumed_loop``: what a loop says that does not fit the snapshot which it enters
 - ``registered``, ``adapters``, ``objects``, ``registered_state``: what ``run.register`` got, and its state
 - ``places``: what a registered object holds, by the path that leads there
+- ``unsaved``: what it holds that no snapshot can contain, and that must not change
 - ``packing``, ``containers``: nested containers, as a snapshot holds them
 - ``identities``: which objects registered things have held since their loop began, and which of them are one
 - ``model_form``: names, shapes and kinds of a model's modules, and which parts are frozen or in evaluation mode

@@ -26,6 +26,7 @@ from rankup.runtime.checkpointing.identities import Held, Identities
 from rankup.runtime.checkpointing.packing import content, packed, unpacked, unsaveable
 from rankup.runtime.checkpointing.places import (
     Leaf,
+    Passed,
     Path,
     changing_mark,
     ids_in,
@@ -35,7 +36,9 @@ from rankup.runtime.checkpointing.places import (
     put,
     written,
 )
-from rankup.runtime.unregistered.marks import SIMPLE, is_function, mark_of_name
+from rankup.runtime.checkpointing.unsaved import Unsaved
+from rankup.runtime.unregistered.marks import SIMPLE
+from rankup.runtime.unregistered.walk import Walk
 
 # What a snapshot can make anew. A generator, and what has a state_dict, must be there before the loop.
 _MAKEABLE = {"plain", "tensor", "array", "items"}
@@ -61,33 +64,38 @@ class ObjectAdapter(Adapter):
         self._forgotten = forgotten
         self._device = device
         self._known, self._has_state = known, has_state
-        # Objects, containers and functions that a process makes before its loop, by each path that leads to one.
-        self._holders: dict[Path, Any] = {}
-        self._begun = {leaf.path: changing_mark(leaf.value) for leaf in self._leaves(self._holders)}
+        self._passed = Passed({}, {}, {})  # what a process makes before its loop
+        self._begun = {leaf.path: changing_mark(leaf.value) for leaf in self._leaves(self._passed)}
         self._there: set[Path] = set()  # likewise, of what no snapshot makes anew
         self._kinds: dict[Path, type] = {}  # of each value then
-        self._pointers: dict[Path, Any] = {}  # what snapshots hold already, likewise
+        # A class's own state_dict may see to the rest.
+        own_state = has_state and not isinstance(thing, nn.Module)
+        self._unsaved = None if own_state else Unsaved(name)
 
     def loop_begins(self) -> None:
         """What the script has made by now, it makes in each attempt."""
-        self._kinds, self._holders, self._pointers = {}, {}, {}
-        for leaf in self._leaves(self._holders, self._pointers):
+        self._kinds, self._passed = {}, Passed({}, {}, {})
+        for leaf in self._leaves(self._passed):
             self._held.note(leaf.value, (self._name, *leaf.path))
             self._kinds[leaf.path] = type(leaf.value)
             if not _makeable(self._adapted(leaf.value)):
                 self._there.add(leaf.path)
+        if self._unsaved is not None:
+            self._unsaved.begin(self._walk())
 
     def _changed(self) -> list[Any]:
-        holders: dict[Path, Any] = {}
-        pointers: dict[Path, Any] = {}
-        leaves = [*self._leaves(holders, pointers)]
+        passed = Passed({}, {}, {})
+        leaves = [*self._leaves(passed)]
         identities = Identities(self._name, self._held, per_rank=self.per_rank)
-        self._check_holders(holders, {leaf.path for leaf in leaves})
-        saved = [*self._changed_pointers(pointers, identities)]
+        self._check_holders(passed, {leaf.path for leaf in leaves})
+        if self._unsaved is not None:
+            ends = {(id(leaf.holder), written(leaf.path[-1:])) for leaf in leaves}
+            self._unsaved.check(self._walk(), ends, self._forgotten)
+        saved = [*self._changed_pointers(passed.pointers, identities)]
         for leaf in leaves:
             if self._begun.get(leaf.path) == changing_mark(leaf.value):
                 continue
-            if leaf.path[:-1] not in self._holders:
+            if leaf.path[:-1] not in {**self._passed.holders, **self._passed.again}:
                 raise self._of_training(leaf.holder, leaf.path[:-1])
             adapter = self._adapted(leaf.value)
             # A thing with a load_state_dict of its own may make it there.
@@ -138,13 +146,13 @@ class ObjectAdapter(Adapter):
     def _changed_pointers(self, now: dict[Path, Any], identities: Identities) -> Iterator[list[Any]]:
         """Of places that have got a thing that snapshots hold already: which. RankupError if no other place tells."""
         for path, value in now.items():
-            if self._pointers.get(path) is value:
+            if self._passed.pointers.get(path) is value:
                 continue
             if (place := self._held.path_of(value)) is not None:
                 yield [[list(key) for key in path], {"pointer": True, "place": place}]
             elif (number := identities.number_of(value)) is not None:
                 yield [[list(key) for key in path], {"pointer": True, "same": number}]
-            elif path in self._pointers or path in self._kinds:
+            elif path in self._passed.pointers or path in self._kinds:
                 raise self._moved(path, "is another of the run's things than when the loop began")
 
     def _point(self, path: Path, saved: dict[str, Any], identities: Identities) -> None:
@@ -156,39 +164,23 @@ class ObjectAdapter(Adapter):
             )
         put(holder, path[-1], used)
 
-    def _check_holders(self, now: dict[Path, Any], leaves: set[Path]) -> None:
+    def _check_holders(self, passed: Passed, leaves: set[Path]) -> None:
         """RankupError if what the loop began with is gone, or elsewhere: a snapshot has values by their paths."""
-        begun = {id(each) for each in self._holders.values()}
-        for path, was in self._holders.items():
-            if path in now and now[path] is not was and id(now[path]) in begun and not is_function(was):
-                what = "is another of its objects than when the loop began"
-            elif _is_swapped(was, now.get(path)):
-                raise self._swapped(path, was, now.get(path))
-            elif path and path not in now and path not in leaves and path[:-1] in now:
-                what = "is gone, which was there when the loop began"
-            else:
-                continue
-            raise self._moved(path, what)
-        for path, function in now.items():
-            if path not in self._holders and path in self._kinds and is_function(function):
-                raise self._swapped(path, None, function)
+        was_there = {**self._passed.holders, **self._passed.again}
+        now = {**passed.holders, **passed.again}
+        begun = {id(each) for each in was_there.values()}
+        for path, was in was_there.items():
+            if path in now and now[path] is not was and id(now[path]) in begun:
+                raise self._moved(path, "is another of its objects than when the loop began")
+            # What is reached again is looked into by its other path alone.
+            if path and path not in now and path not in leaves and path[:-1] in passed.holders:
+                raise self._moved(path, "is gone, which was there when the loop began")
 
     def _moved(self, path: Path, what: str) -> RankupError:
         return RankupError(
             "unsaveable-state",
             f"{self._name}{written(path)} {what}: a snapshot has values by their places, and cannot restore that",
             hint="leave the objects in their places, and keep numbers or names: current = 2, alive = [True, False]",
-            exit_code=1,
-        )
-
-    def _swapped(self, path: Path, was: Any, now: Any) -> RankupError:
-        before, after = ("None" if each is None else mark_of_name(each).text for each in (was, now))
-        key = next((str(key) for attribute, key in reversed(path) if attribute), self._name)
-        return RankupError(
-            "unsaveable-state",
-            f"{self._name}{written(path)} is {after}, and was {before} when the loop began: a snapshot has values, "
-            "and no functions and classes",
-            hint=f"choose it at the begin of each epoch by a number that is registered, and run.forget({key!r})",
             exit_code=1,
         )
 
@@ -267,21 +259,21 @@ class ObjectAdapter(Adapter):
         identities.use(new)
         return new
 
-    def _leaves(
-        self, holders: dict[Path, Any] | None = None, pointers: dict[Path, Any] | None = None
-    ) -> Iterator[Leaf]:
-        """``holders``: gets what holds them, by each path that leads to it; ``pointers``: what snapshots hold already,
-        likewise."""
+    def _leaves(self, passed: Passed | None = None) -> Iterator[Leaf]:
+        """``passed``: gets what is not forgotten of what the search passes."""
+        passed = passed or Passed({}, {}, {})
         known = self._known(self.thing) - {id(self.thing)}
         covered = ids_in(self.thing.state_dict()) if self._has_state else set()
-        found = ({} if holders is None else holders, {} if pointers is None else pointers)
-        leaves = leaves_of(self.thing, (), known | covered, {id(self.thing)}, *found)
+        leaves = leaves_of(self.thing, (), known | covered, {id(self.thing)}, passed)
         yield from (leaf for leaf in leaves if not self._is_forgotten(leaf.path))
-        for at in found:
-            for path in [path for path in at if self._is_forgotten(path)]:
-                del at[path]
-        for path in [path for path, value in found[1].items() if id(value) in covered]:
-            del found[1][path]
+        for found in passed:
+            for path in [path for path in found if self._is_forgotten(path)]:
+                del found[path]
+        for path in [path for path, value in passed.pointers.items() if id(value) in covered]:
+            del passed.pointers[path]
+
+    def _walk(self) -> Walk:
+        return Walk(self._known(self.thing) - {id(self.thing)}).look({self._name: self.thing})
 
     def _is_forgotten(self, path: Path) -> bool:
         return any(key in self._forgotten for _, key in path)
@@ -301,14 +293,6 @@ def _load(adapter: Adapter, saved: dict[str, Any], identities: Identities) -> No
 
 def _makeable(adapter: Adapter | None) -> bool:
     return adapter is None or adapter.kind in _MAKEABLE
-
-
-def _is_swapped(was: Any, now: Any) -> bool:
-    """Whether another function, or an object of another class, is there."""
-    if is_function(was) or is_function(now):
-        return mark_of_name(was) != mark_of_name(now)
-    containers = (list, tuple, deque, dict)
-    return now is not None and not isinstance(was, containers) and type(was) is not type(now)
 
 
 def _fits(value: Any, saved: dict[str, Any]) -> bool:

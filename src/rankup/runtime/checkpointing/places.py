@@ -14,10 +14,11 @@ from torch.optim import Optimizer
 from rankup.runtime.checkpointing.containers import adapter_of
 from rankup.runtime.checkpointing.identities import Held
 from rankup.runtime.checkpointing.packing import is_array, unsaveable
-from rankup.runtime.unregistered.marks import SIMPLE, is_function, mark_of, mark_of_state
+from rankup.runtime.unregistered.marks import SIMPLE, mark_of, mark_of_state
 from rankup.runtime.unregistered.walk import (
     OF_TORCH,
     attributes_of,
+    cannot_be_set,
     is_one_everywhere,
     is_watched,
     key_of,
@@ -48,38 +49,42 @@ def written(path: Path) -> str:
     return "".join(f".{key}" if attribute else f"[{key!r}]" for attribute, key in path)
 
 
-def leaves_of(
-    thing: Any,
-    path: Path,
-    known: set[int],
-    seen: set[int],
-    holders: dict[Path, Any],
-    pointers: dict[Path, Any],
-) -> Iterator[Leaf]:
-    """Everything below ``thing`` that can be saved. ``known``: ids of what snapshots hold already. ``holders`` gets
-    what holds the leaves, and ``pointers`` what is known, by each path that leads to it."""
+class Passed(NamedTuple):
+    """What a search for leaves has passed, by each path that leads to it: ``holders`` of leaves; ``again``: those that
+    were reached before, by another path; ``pointers``: what snapshots hold already."""
+
+    holders: dict[Path, Any]
+    again: dict[Path, Any]
+    pointers: dict[Path, Any]
+
+
+def leaves_of(thing: Any, path: Path, known: set[int], seen: set[int], passed: Passed) -> Iterator[Leaf]:
+    """Everything below ``thing`` that can be saved. ``known``: ids of what snapshots hold already."""
     if len(path) > _DEPTH:
         return
-    holders[path] = thing
+    passed.holders[path] = thing
     for (attribute, key), value in items_of(thing).items():
         at = (*path, (attribute, key))
-        if is_function(value) or (id(value) in seen and not _is_leaf(value)):
-            holders[at] = value
         if id(value) in known and not is_one_everywhere(value):
-            pointers[at] = value
-            continue
-        if id(value) in seen:
-            continue
-        if _is_leaf(value):
+            passed.pointers[at] = value
+        elif id(value) in seen:
+            if not _is_leaf(value):
+                passed.again[at] = value
+        elif _is_leaf(value):
             yield Leaf(at, thing, value)
-        elif isinstance(value, (list, tuple, deque, dict)) or is_watched(type(value)):
+        elif isinstance(value, (list, tuple, deque, dict)) or _is_entered(value):
             seen.add(id(value))
             # Of a child its parent saves the state.
             child = isinstance(thing, nn.Module) and isinstance(value, nn.Module)
             prepared = isinstance(value, nn.Module) and any(id(each) in known for each in value.parameters())
             if isinstance(value, (nn.Module, Optimizer)) and not child and not prepared:
                 yield Leaf(at, thing, value)
-            yield from leaves_of(value, at, known, seen, holders, pointers)
+            yield from leaves_of(value, at, known, seen, passed)
+
+
+def _is_entered(value: Any) -> bool:
+    """Not an iterator of a library, whose numbers do not set its place."""
+    return is_watched(type(value)) and not cannot_be_set(value)
 
 
 def items_of(thing: Any) -> dict[tuple[bool, Any], Any]:
