@@ -32,7 +32,7 @@ def calls(
 ) -> list[str]:
     """A call for each variable of the script that holds one of the paths. ``kinds``: variable → the class of what it
     holds, unless that is a plain value. ``whole``: names of what was prepared or registered. ``is_simple``: whether a
-    path is a number or the like. ``unset``: variables that hold what ``run.register`` refuses → what to keep of it.
+    path is a number or the like. ``unset``: paths of what ``run.register`` refuses → what to keep of it.
     ``named``: paths of functions, and of objects of another class."""
     found: dict[str, str] = {}
     for path in paths:
@@ -56,6 +56,13 @@ def calls(
                 name,
                 f"{last} itself cannot be registered: values = run.register({short}={unset[name].format(last)}), "
                 f"set values.{short} whenever {last} moves on, and begin {last} by it",
+            )
+        elif held := next((each for each in unset if f"{path}.".startswith((f"{each}.", f"{each}["))), ""):
+            end = held[len(name) :].strip(".")
+            found.setdefault(
+                name,
+                f"{held}: keep in {last} how many were taken, and begin it by that number; "
+                f"run.register({short}={last}) and run.forget({end!r})",
             )
         elif kind in _NOT_REGISTERED:
             found.setdefault(name, f"{path}: keep it in an object or a dict, and run.register that")

@@ -85,7 +85,7 @@ class UnregisteredWatch:
         self._left_out: set[str] = set()
         # Of what a variable holds that is no plain value: the name of its class.
         self._kinds: dict[str, str] = {}
-        self._unset: dict[str, str] = {}  # variables that hold what ``run.register`` refuses → what to keep
+        self._unset: dict[str, str] = {}  # paths of what ``run.register`` refuses → what to keep of it
 
     # ------------------------------------------------------------------- looks
 
@@ -220,8 +220,8 @@ class UnregisteredWatch:
             path: type(thing).__name__ for path, thing in walk.objects.items() if path.isidentifier()
         }
         self._unset |= {
-            name: "{}.name" if isinstance(thing, Enum) else "0"
-            for name, thing in walk.variables.items()
+            path: "{}.name" if isinstance(thing, Enum) else "0"
+            for path, thing in (*walk.objects.items(), *walk.variables.items())
             if cannot_be_set(thing)
         }
         return walk
