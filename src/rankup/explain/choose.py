@@ -18,6 +18,7 @@ _BY_SIGNAL = {
     -signal.SIGABRT: "aborted",
     -signal.SIGBUS: "shared-memory",
     -signal.SIGILL: "illegal-instruction",
+    -signal.SIGFPE: "floating-point-exception",
 }
 
 

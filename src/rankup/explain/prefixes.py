@@ -22,6 +22,8 @@ _TASK = re.compile(r" *(?P<task>\d+): ?")  # srun --label
 _SURE = re.compile(r" *\d+: (?:\[rank\d|Traceback \(most|  File \"|\[?[WEI]\d{4} |slurmstepd)")
 # torch's label after something without a line end: a progress bar.
 _WITHIN = re.compile(r"\[rank\d+\]: ?(?=Traceback |\[[EWIF]\d|[\w.]+(?:Error|Exception)\b)")
+# A progress bar without a line end.
+_BAR = re.compile(r"^.*\d ?[\w/]{0,12}/(?:s|it)\b[^\]]{0,200}\](?=\S)")
 _STAMPS = (
     # [E1218 20:27:21.426415540 file.cpp:1] of torch's C++, W1122 14:33:27.075000 of its Python
     re.compile(r"^\[?[WEIF](?P<month>\d\d?)(?P<day>\d\d) (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d(?:\.\d+)?)"),
@@ -78,6 +80,8 @@ def parse(raw: str, *, labelled: bool) -> Line:
         local, text = int(found["local"]), text[found.end() :]
     if "[rank" in text and not _RANK.match(text) and (within := _WITHIN.search(text)):
         text = text[within.start() :]
+    if "/s" in text or "/it" in text:
+        text = _BAR.sub("", text)
     while found := _RANK.match(text):
         number = found["torch"] or found["ompi"] or found["hydra"]
         rank, text = int(number), text[found.end() :]

@@ -32,6 +32,7 @@ _GLUED = re.compile(r"[A-Z]\w*(?:Error|Exception)$")  # the header of another pr
 # One that stands without its traceback: an excerpt, or a logger that prints the last line only.
 _ALONE = re.compile(
     r"^(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*(?:Error|Exception|Interrupt)|Exception)(?:: |:?$)"
+    r"|^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Invalid|Conflict|NotFound|Unsupported|Died|Diverged|Fail(?:ed|ure)|Timeout): \S"
     r"|^(?:[a-z_]\w*\.)+(?:exc|exceptions?|_?errors?)\.[A-Z]\w+(?:: |:?$)"
 )
 _LIBRARY = re.compile(
@@ -140,6 +141,9 @@ class Tracebacks:
         self._spawned: int | None = None
         self._done: list[Traceback] = []
         self._ignored = False  # whether the next one ended nothing
+        self._before: Quote | None = (
+            None  # the line before, if it is the assertion that an excerpt begins with
+        )
         self._prefix = ""  # what stood before the header: a logger or a launcher puts it before each line
 
     def take(self) -> list[Traceback]:
@@ -167,7 +171,9 @@ class Tracebacks:
                 self.feed(prefix, quote, rank, at, alone=True)
                 text = text[len(prefix) :]
             elif prefix.strip():
-                self._prefix, text = prefix, text[len(prefix) :]
+                # The exception of a loader's worker, whose message is its traceback, is nothing that lines begin with.
+                self._prefix = "" if _EXCEPTION.match(prefix.strip()) else prefix
+                text = text[len(prefix) :]
             self._begin(text, found, rank)
             return True
         if self._open is None and text.strip():
@@ -208,7 +214,10 @@ class Tracebacks:
         if _FRAME_INSIDE.match(text):
             self._open = Traceback(rank, 0, headless=True, ignored=self._ignored)
             return self._inside(text, quote, at)
-        return alone and self._alone(text, quote, rank, at)
+        if alone and self._alone(text, quote, rank, at):
+            return True
+        self._before = quote if text.lstrip().startswith("assert ") else None
+        return False
 
     def _without_prefix(self, text: str) -> str:
         """The line without what stood before the header of the traceback, whatever the numbers (a time) in it."""
@@ -220,6 +229,8 @@ class Tracebacks:
         if not _ALONE.match(text):
             return False
         self._open = Traceback(rank, 0, at=at)
+        if self._before is not None:
+            self._open.frames.append(Frame("", [self._before] * 2))
         self._close(text.strip(), quote)
         return True
 
