@@ -124,7 +124,7 @@ CASES = {
     ),
     "an exception of a library, without its traceback": (
         "python-exception",
-        "torch._dynamo.exc.Unsupported: call_function BuiltinVariable\n",
+        "some_library.exc.Unsupported: call_function BuiltinVariable\n",
     ),
     "a launcher's word is no cause": (
         "unknown",
@@ -439,6 +439,53 @@ CASES = {
         "cpu-out-of-memory",
         'Traceback (most recent call last):\n  File "spawn.py", line 105, in spawn_main\n    load(from_parent)\n'
         'MemoryErrorTraceback (most recent call last):\n  File "spawn.py", line 105, in spawn_main\n',
+    ),
+    "an exception of which only the file of a package says where it belongs": (
+        "trainer-arguments",
+        'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    args = TrainingArguments("out")\n'
+        '  File "/env/lib/python3.11/site-packages/transformers/training_args.py", line 17, in __post_init__\n'
+        '    raise ValueError(\nValueError: the two settings contradict each other\n',
+    ),
+    "an error of the script's own that only surfaces in a file of a package": (
+        "python-exception",
+        'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    trainer.train()\n'
+        '  File "/env/lib/python3.11/site-packages/transformers/trainer.py", line 17, in train\n'
+        "    loss = loss / steps\nTypeError: unsupported operand type(s) for /: 'str' and 'int'\n",
+    ),
+    "an excerpt of an assertion and its name alone": (
+        "file-not-found",
+        "    assert os.path.exists(args.config)\nAssertionError\n",
+    ),
+    "an exception whose name does not end in Error, alone": (
+        "dtypes-differ",
+        "ArrowInvalid: Can only convert 1-dimensional array values\n",
+    ),
+    "the line at which glog aborts": (
+        "unknown",
+        "F0118 23:24:48.788218 37264 parallel.cpp:135] Check failed: a_count == b_count (1 vs. 2)\n",
+    ),
+    "a rank that torchrun saw end by a division by zero": (
+        "floating-point-exception",
+        "Root Cause (first observed failure):\n[0]:\n  time      : 2025-07-20_21:25:13\n  host      : node1\n"
+        "  rank      : 2 (local_rank: 2)\n  exitcode  : -8 (pid: 20362)\n  error_file: <N/A>\n"
+        "  traceback : Signal 8 (SIGFPE) received by PID 20362\n",
+    ),
+    "a kill that a progress bar stands before": (
+        "killed-by-sigkill",
+        "  6%|###    | 3787/62565 [04:47<1:10:53, 13.82it/s]Killed\n",
+    ),
+    "a worker's exception before the header of its traceback, in an old torch": (
+        "image-unreadable",
+        "TypeError: Traceback (most recent call last):\n"
+        '  File "/env/lib/python3.7/site-packages/torch/utils/data/dataloader.py", line 138, in <listcomp>\n'
+        "    samples = collate_fn([dataset[i] for i in batch_indices])\n"
+        '  File "/home/user/data.py", line 234, in __getitem__\n    depth = depth[:, :, None]\n'
+        "TypeError: 'NoneType' object is not subscriptable\n",
+    ),
+    "an assertion of a kernel that a progress bar stands before": (
+        "label-out-of-range",
+        "       2/70      2.34G      1.254:  42% 25/60 [00:09<00:17,  2.05it/s]../aten/IndexKernel.cu:92: operator(): "
+        'block: [3,0,0] Assertion `-sizes[i] <= index && index < sizes[i] && "index out of bounds"` failed.\n',
     ),
 }  # fmt: skip
 

@@ -16,7 +16,7 @@ from rankup.explain.endings import Summary, ending_of
 from rankup.explain.events import Ending, Event, Quote, Stuck
 from rankup.explain.prefixes import Line, is_labelled, parse, stamp
 from rankup.explain.reading import LogFile
-from rankup.explain.signatures.match import Matcher, signature_of, suspicious
+from rankup.explain.signatures.match import Matcher, signature_of, signature_of_place, suspicious
 from rankup.explain.signatures.signature import (
     CUT_OFF,
     ERROR_LINE,
@@ -42,6 +42,7 @@ _NEAR_END = 40  # ordinary lines; an error further from the end was survived
 _RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)\b|(?:^|/)(\d+)/std(?:out|err)\.log$")
 _ERROR_LINE = re.compile(
     r"^\[?E(?:\d{3,4} \d\d:| \w+\.cpp)"  # the level of torch's own logger
+    r"|^(?:F\d{4} \d\d:|[\d:. -]+: F \S+:\d+\])"  # or that at which glog, and TensorFlow's, abort
     r"|^\W*(?:\S+ ){0,3}?(?:fatal|critical|error|exception|failed|failure|\w+(?:Error|Exception))\b\]?[:\s-]",
     re.IGNORECASE,
 )
@@ -57,6 +58,8 @@ _FRAME_OF_CPP = re.compile(r"^frame #\d+: |^Exception raised from |^<omitting py
 _FAULT_FRAME = re.compile(r'^  File "([^"]+)", line \d+ in ')
 _SYNTAX_FRAME = re.compile(r'^  File "[^"]+", line \d+$')
 SOURCE = "    "  # what is indented so far is source code or the rest of a message: it fails nothing
+#: A line that raises an exception of its own; of one over several lines older Pythons print the last.
+_RAISES = re.compile(r"raise\b|assert\b|[rf]*[\"']")
 _JSON = re.compile(r'^ +"message": "')  # torchrun's error handler prints the exception of the agent as JSON
 # Lines that follow a failure without a sign that the program goes on.
 _EPILOGUE = (
@@ -287,13 +290,15 @@ class LogReader:
 def _signature_of_chain(chain: Sequence[Traceback]) -> tuple[Signature, Traceback]:
     """The signature that explains most, and the exception that has it; among equals the earlier one, which caused
     the later. Without one: the last exception, or the innermost of those that were handed on."""
-    found = [(one, signature) for one in chain if (signature := signature_of(one.text))]
+    found = [(one, signature) for one in chain if (signature := signature_of(one.text, suspected=True))]
     if found:
         best = max(signature.level for _, signature in found)
         named, signature = next(pair for pair in found if pair[1].level is best)
         if best is Level.ROOT or len(found) == len(chain):
             return signature, named
-    named = next(one for one in reversed(chain) if not signature_of(one.text))
+    named = next(one for one in reversed(chain) if not signature_of(one.text, suspected=True))
     if not named.finished:
         return CUT_OFF, named
+    if named.frames and _RAISES.match(named.source) and (known := signature_of_place(named.frames[-1].file)):
+        return known, named
     return PYTHON_EXCEPTION if named.frames else EXCEPTION_LINE, named

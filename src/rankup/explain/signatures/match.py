@@ -36,7 +36,8 @@ _WORDS = (
     "not known", "only support", "only dense", "make: ", "make[", "valid samples", "nltk downloader", "no longer alive",
     "access fault", "times out", "nccl warn", "net/ofi", "equal chunk", "larger than", "cannot work", "overflow",
     "probably activate", "to pad ", "can't move", "are not used by default", "no action", "need at least", "couldn't",
-    "6 feet", "library path", "tcl_async", "not compatible",
+    "reducing loss", "6 feet", "library path", "tcl_async", "not compatible", "no data", "multiple of",
+    "versionconflict", "diverged", "is nan", "nan loss", "loss nan", "is incompatible", "are incompatible",
 )  # fmt: skip
 _DIGITS = re.compile(r"\d+")
 _LONGEST = 4000
@@ -53,6 +54,11 @@ def suspicious(text: str) -> bool:
 def signature_of(text: str, *, suspected: bool = False) -> Signature | None:
     """``suspected``: whether to look at it although no word of it is suspicious."""
     return _signature_of(text[:_LONGEST]) if suspected or suspicious(text) else None
+
+
+def signature_of_place(file: str) -> Signature | None:
+    """That of an exception of which only the file is known that raised it."""
+    return next((s for s in SIGNATURES if any(re.search(place, file) for place in s.places)), None)
 
 
 class Matcher:

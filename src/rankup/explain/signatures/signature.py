@@ -35,6 +35,7 @@ class Signature:
     of what names it as ``better``, or if nothing else is found.
     ``bare``: it says that a process died, not why. Any event that ends processes so (``exits``) and says why is better.
     ``warned``: it is a failure, although its logger calls it a warning.
+    ``places``: files of packages; an exception that such a file raises itself is one of these, if no pattern knows it.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Signature:
     setup: bool = False
     bare: bool = False
     warned: bool = False
+    places: tuple[str, ...] = ()
 
     @cached_property
     def regex(self) -> re.Pattern[str]:

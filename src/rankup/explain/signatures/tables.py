@@ -14,7 +14,7 @@ from rankup.explain.signatures.signature import Level, Signature
 ORIGINS = ("slurm", "slurm_submit", "pbs", "lsf", "mpi", "nccl", "accelerators", "rendezvous", "collectives", "models",
            "files", "loaders", "frameworks", "trainers", "packages", "python", "system")  # fmt: skip
 _TEXTS = ("level", "what", "cause", "fix", "example")
-_LISTS: Mapping[str, type] = {"pattern": str, "rules": str, "exits": int, "better": str}
+_LISTS: Mapping[str, type] = {"pattern": str, "rules": str, "exits": int, "better": str, "places": str}
 
 
 def read_signatures() -> tuple[Signature, ...]:
@@ -41,7 +41,7 @@ def signature_of_table(name: str, values: Mapping[str, Any]) -> Signature:
     try:
         level = Level[given.pop("level", "root").upper()]
         pattern = "|".join(given.pop("pattern"))
-        re.compile(pattern)
+        re.compile("|".join((pattern, *given.get("places", ()))))
         return Signature(name=name, level=level, pattern=pattern, **given)
     except (KeyError, TypeError, re.error) as error:
         raise ValueError(f"[{name}] is not a signature: {error}") from error
