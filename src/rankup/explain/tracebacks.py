@@ -32,7 +32,7 @@ _GLUED = re.compile(r"[A-Z]\w*(?:Error|Exception)$")  # the header of another pr
 # One that stands without its traceback: an excerpt, or a logger that prints the last line only.
 _ALONE = re.compile(
     r"^(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*(?:Error|Exception|Interrupt)|Exception)(?:: |:?$)"
-    r"|^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Invalid|Conflict|NotFound|Unsupported|Died|Diverged|Fail(?:ed|ure)|Timeout): \S"
+    r"|^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Invalid|Conflict|NotFound|Unsupported|Died|Diverged): [A-Za-z'\"]"
     r"|^(?:[a-z_]\w*\.)+(?:exc|exceptions?|_?errors?)\.[A-Z]\w+(?:: |:?$)"
 )
 _LIBRARY = re.compile(
