@@ -487,6 +487,15 @@ CASES = {
         "       2/70      2.34G      1.254:  42% 25/60 [00:09<00:17,  2.05it/s]../aten/IndexKernel.cu:92: operator(): "
         'block: [3,0,0] Assertion `-sizes[i] <= index && index < sizes[i] && "index out of bounds"` failed.\n',
     ),
+    "a file of the script's own that is called like a package": (
+        "python-exception",
+        'Traceback (most recent call last):\n  File "/home/user/requests/send.py", line 9, in <module>\n'
+        '    raise ValueError("no more of them")\nValueError: no more of them\n',
+    ),
+    "an exception alone, with the blanks of the post it is from": (
+        "group-not-initialized",
+        "  RuntimeError: Default process group has not been initialized, please make sure to call init_process_group.\n",
+    ),
 }  # fmt: skip
 
 

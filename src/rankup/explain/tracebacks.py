@@ -226,7 +226,9 @@ class Tracebacks:
         return text[len(self._prefix) :] if same else text
 
     def _alone(self, text: str, quote: Quote, rank: int | None, at: tuple[int, float | None]) -> bool:
-        if not _ALONE.match(text):
+        if text.startswith("    ") or not _ALONE.match(
+            text.lstrip()
+        ):  # what is indented so far is source code
             return False
         self._open = Traceback(rank, 0, at=at)
         if self._before is not None:

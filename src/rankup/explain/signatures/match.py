@@ -4,6 +4,7 @@ tables."""
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import lru_cache
 
 from rankup.explain.signatures.signature import Level, Signature
@@ -56,9 +57,11 @@ def signature_of(text: str, *, suspected: bool = False) -> Signature | None:
     return _signature_of(text[:_LONGEST]) if suspected or suspicious(text) else None
 
 
+@lru_cache(maxsize=4096)
 def signature_of_place(file: str) -> Signature | None:
-    """That of an exception of which only the file is known that raised it."""
-    return next((s for s in SIGNATURES if any(re.search(place, file) for place in s.places)), None)
+    """That of an exception of which only the file is known that raised it: a probable cause."""
+    found = next((s for s in SIGNATURES if any(re.search(place, file) for place in s.places)), None)
+    return replace(found, likely=True) if found else None
 
 
 class Matcher:
