@@ -461,7 +461,7 @@ CASES = {
         "ArrowInvalid: Can only convert 1-dimensional array values\n",
     ),
     "the line at which glog aborts": (
-        "unknown",
+        "c-assertion",
         "F0118 23:24:48.788218 37264 parallel.cpp:135] Check failed: a_count == b_count (1 vs. 2)\n",
     ),
     "a rank that torchrun saw end by a division by zero": (
