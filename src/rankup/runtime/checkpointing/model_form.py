@@ -116,9 +116,10 @@ class ModelForms:
             "other-model",
             "the training has changed the form of its model, so that a resume would be refused: it begins with the "
             f"model that the script has before this loop. {'; '.join(changes[:_SHOWN])}{more}",
-            hint="bring the model into this form before the loop, and change only values in it (to prune: "
-            'torch.nn.utils.prune.identity(module, "weight") before run.prepare, and the pruning in the loop), or '
-            "change it between two loops; --lost accept if each attempt brings it into this form before its loop",
+            hint="bring the model into this form before the loop, and change only values in it: call it once before "
+            "run.prepare, if its first call makes buffers or layers; to prune, torch.nn.utils.prune.identity(module, "
+            '"weight") before run.prepare, and the pruning in the loop. Or change it between two loops; --lost accept '
+            "if each attempt brings it into this form before its loop",
             exit_code=1,
         )
         if self._choice == STOP:
