@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -75,13 +75,14 @@ class ObjectAdapter(Adapter):
     def loop_begins(self) -> None:
         """What the script has made by now, it makes in each attempt."""
         self._kinds, self._passed = {}, Passed({}, {}, {})
-        for leaf in self._leaves(self._passed):
+        leaves = [*self._leaves(self._passed)]
+        for leaf in leaves:
             self._held.note(leaf.value, (self._name, *leaf.path))
             self._kinds[leaf.path] = type(leaf.value)
             if not _makeable(self._adapted(leaf.value)):
                 self._there.add(leaf.path)
         if self._unsaved is not None:
-            self._unsaved.begin(self._walk())
+            self._unsaved.begin(self._walk(leaves))
 
     def _changed(self) -> list[Any]:
         passed = Passed({}, {}, {})
@@ -90,7 +91,7 @@ class ObjectAdapter(Adapter):
         self._check_holders(passed, {leaf.path for leaf in leaves})
         if self._unsaved is not None:
             ends = {(id(leaf.holder), written(leaf.path[-1:])) for leaf in leaves}
-            self._unsaved.check(self._walk(), ends, self._forgotten)
+            self._unsaved.check(self._walk(leaves), ends, self._forgotten)
         saved = [*self._changed_pointers(passed.pointers, identities)]
         for leaf in leaves:
             if self._begun.get(leaf.path) == changing_mark(leaf.value):
@@ -272,8 +273,10 @@ class ObjectAdapter(Adapter):
         for path in [path for path, value in passed.pointers.items() if id(value) in covered]:
             del passed.pointers[path]
 
-    def _walk(self) -> Walk:
-        return Walk(self._known(self.thing) - {id(self.thing)}).look({self._name: self.thing})
+    def _walk(self, leaves: Iterable[Leaf]) -> Walk:
+        """Over what is in none of the leaves."""
+        saved = {id(leaf.value) for leaf in leaves if not isinstance(leaf.value, nn.Module)}
+        return Walk(self._known(self.thing) - {id(self.thing)} | saved).look({self._name: self.thing})
 
     def _is_forgotten(self, path: Path) -> bool:
         return any(key in self._forgotten for _, key in path)
