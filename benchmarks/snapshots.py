@@ -26,7 +26,7 @@ import torch.distributed.checkpoint as dcp
 
 from benchmarks.contest import Claim, Result, contest
 from benchmarks.worker import Play
-from rankup.snapshots.checksum import as_bytes
+from rankup.snapshots.tensor_checksum import as_bytes
 from rankup.snapshots.layout import entries
 from rankup.snapshots.saver import Saver
 from rankup.snapshots.state import SnapshotState

@@ -11,9 +11,9 @@ import torch.distributed as dist
 from ranks import run_ranks
 from rankup.errors import RankupError
 from rankup.snapshots import plan
-from rankup.snapshots.checksum import row_sums
 from rankup.snapshots.saver import Saver
 from rankup.snapshots.state import SnapshotState
+from rankup.snapshots.tensor_checksum import row_sums
 from rankup.world import World
 
 TENSORS, SIZE = 16, 4096

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from rankup.runtime.pytree import tensors_in
-from rankup.snapshots.checksum import as_bytes, row_sums
+from rankup.snapshots.tensor_checksum import as_bytes, row_sums
 from rankup.strategies.clipping import local
 
 SMALL = 64 * 1024  # bytes that are hashed as they are

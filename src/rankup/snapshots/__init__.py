@@ -7,7 +7,7 @@
 | ``snapshot`` | ``Snapshot``: a verified snapshot, and how it is loaded |
 | ``layout`` | the names in a directory of snapshots, and which of them it keeps: ``Retention``; no torch |
 | ``manifest`` | ``manifest.json`` and ``SHA256SUMS``, and whether they are kept; no torch |
-| ``checksum`` | fast checksums of tensors |
+| ``tensor_checksum`` | fast checksums of tensors |
 | ``shards`` | which part of a tensor each rank holds; read with any other sharding |
 | ``plan`` | which rank writes what, and where; made once per layout |
 | ``writing`` | from the copies to a durable directory |

@@ -18,11 +18,11 @@ import torch
 
 from rankup.core.files import replacing
 from rankup.errors import RankupError
-from rankup.snapshots.checksum import as_bytes
 from rankup.snapshots.diff import load_tensor, registered
 from rankup.snapshots.layout import Entry
 from rankup.snapshots.manifest import Manifest
 from rankup.snapshots.shards import dtype_of
+from rankup.snapshots.tensor_checksum import as_bytes
 
 _DTYPES = {
     "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3",

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from rankup.errors import RankupError
-from rankup.snapshots.checksum import as_bytes
 from rankup.snapshots.manifest import Chunk, SavedTensor
+from rankup.snapshots.tensor_checksum import as_bytes
 
 ALIGNMENT = 64  # bytes; so that a file can be mapped and viewed as any dtype
 

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 
 from rankup.errors import RankupError
-from rankup.snapshots.checksum import reduced
 from rankup.snapshots.plan import Layout, Plan
 from rankup.snapshots.shards import is_sharded, local, part_of, replicas
+from rankup.snapshots.tensor_checksum import reduced
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ import torch
 
 from rankup.snapshots import alike, disk
 from rankup.snapshots.alike import Held
-from rankup.snapshots.checksum import as_bytes, checksum, reduced
 from rankup.snapshots.layout import (
     LATEST,
     MANIFEST,
@@ -43,6 +42,7 @@ from rankup.snapshots.plan import Layout, Plan, make_plan, united
 from rankup.snapshots.prune import prune
 from rankup.snapshots.shards import offsets, padded
 from rankup.snapshots.state import Staged
+from rankup.snapshots.tensor_checksum import as_bytes, checksum, reduced
 
 LARGE = 1 << 20  # bytes: a state of a rank from here on is a file of its own, which its rank writes
 

@@ -15,8 +15,8 @@ from torch import nn
 
 import rankup
 from ranks import run_ranks
-from rankup.runtime.checkpointing.containers import ContainerAdapter
 from rankup.runtime.checkpointing.identities import Held
+from rankup.runtime.checkpointing.registered_containers import ContainerAdapter
 
 X = torch.linspace(-1, 1, 12, dtype=torch.float64)[:, None]
 CPU = torch.device("cpu")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rankup.runtime.digest import SMALL, fingerprint
-from rankup.snapshots.checksum import pair
+from rankup.snapshots.tensor_checksum import pair
 
 CHANGES = {
     "halved": lambda x: x * 0.5,

@@ -10,10 +10,13 @@
 - ``run_state``: ``run.state``, for scripts that store the state themselves
 - ``resume``: restores a run from a snapshot
 - ``resumed_loop``: what a loop says that does not fit the snapshot which it enters
-- ``registered``, ``adapters``, ``objects``, ``registered_state``: what ``run.register`` got, and its state
+- ``registered``, ``adapters``: what ``run.register`` takes, and how it gets the state of each kind
+- ``registered_objects``: of an object of the script
+- ``registered_containers``: of lists, dicts, tensors, arrays and generators
+- ``registered_state``: the state of all that over ranks: collected, compared and restored
 - ``places``: what a registered object holds, by the path that leads there
 - ``unsaved``: what it holds that no snapshot can contain, and that must not change
-- ``packing``, ``containers``: nested containers, as a snapshot holds them
+- ``packing``: nested containers, as a snapshot holds them
 - ``identities``: which objects registered things have held since their loop began, and which of them are one
 - ``model_form``: names, shapes and kinds of a model's modules, and which parts are frozen or in evaluation mode
 - ``settings``, ``new_settings``: what a script asks for: recorded, compared, and chosen from

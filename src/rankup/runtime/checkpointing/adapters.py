@@ -1,4 +1,5 @@
-"""What has no ``state_dict`` of its own: an adapter gets and sets its state (``containers``, ``objects``)."""
+"""What has no ``state_dict`` of its own: an adapter gets and sets its state (``registered_containers``,
+``registered_objects``)."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from rankup.runtime.checkpointing.containers import adapter_of
 from rankup.runtime.checkpointing.identities import Held
 from rankup.runtime.checkpointing.packing import is_array, unsaveable
+from rankup.runtime.checkpointing.registered_containers import adapter_of
 from rankup.runtime.unregistered.marks import SIMPLE, mark_of, mark_of_state
 from rankup.runtime.unregistered.walk import (
     OF_TORCH,

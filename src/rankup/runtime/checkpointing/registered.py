@@ -133,7 +133,7 @@ def as_stateful(name: str, thing: Any, declared: Declared) -> dict[str, Stateful
         raise refused(name, thing, "an object, not the class or module that it comes from")
 
     def attributes(*, has_state: bool = False) -> Adapter:
-        from rankup.runtime.checkpointing.objects import ObjectAdapter
+        from rankup.runtime.checkpointing.registered_objects import ObjectAdapter
 
         known, forgotten = declared.known, declared.forgotten
         return ObjectAdapter(
@@ -146,7 +146,7 @@ def as_stateful(name: str, thing: Any, declared: Declared) -> dict[str, Stateful
         if isinstance(thing, torch.nn.Module) or not of_library(type(thing)):
             return {name: thing, f"{name}.*": attributes(has_state=True)}
         return {name: thing}
-    from rankup.runtime.checkpointing.containers import adapter_of
+    from rankup.runtime.checkpointing.registered_containers import adapter_of
 
     if (adapter := adapter_of(name, thing, declared.device, declared.held())) is not None:
         return {name: adapter}

@@ -11,9 +11,9 @@ import torch.distributed as dist
 from rankup.core.whole_lines import say
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing import registered_state, state
-from rankup.runtime.checkpointing.containers import ContainerAdapter
-from rankup.runtime.checkpointing.objects import ObjectAdapter
 from rankup.runtime.checkpointing.registered import Value
+from rankup.runtime.checkpointing.registered_containers import ContainerAdapter
+from rankup.runtime.checkpointing.registered_objects import ObjectAdapter
 from rankup.runtime.checkpointing.state_parts import StateParts
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import DataFeed

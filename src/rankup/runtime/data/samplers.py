@@ -19,7 +19,7 @@ from rankup.runtime.data.generators import Generators
 from rankup.runtime.data.order import Listed, Sequential, StepPlan, all_rows, cuts
 from rankup.runtime.distributed.control import Control
 from rankup.runtime.seed import derive
-from rankup.snapshots.checksum import as_bytes
+from rankup.snapshots.tensor_checksum import as_bytes
 
 _PIECE = 2**16  # what a sampler gives, at a time
 # A sampler that gives more samples than this many times the length of the data set is assumed to be endless.

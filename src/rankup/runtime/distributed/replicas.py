@@ -17,7 +17,7 @@ from rankup.errors import RankupError
 from rankup.runtime.context import RunContext
 from rankup.runtime.distributed.control import Control, same_on_all
 from rankup.runtime.loop.optimizer_steps import OptimizerSteps
-from rankup.snapshots.checksum import pair
+from rankup.snapshots.tensor_checksum import pair
 from rankup.strategies.inner_optimizers import with_inner
 
 Sums = dict[str, tuple[int, int]]  # name of a tensor → its checksum

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import torch
 
 from rankup.runtime.seed import generator_access
-from rankup.snapshots.checksum import as_bytes
+from rankup.snapshots.tensor_checksum import as_bytes
 from rankup.strategies.clipping import local
 
 SIMPLE = (bool, int, float, complex, str, bytes, type(None))

@@ -21,7 +21,6 @@ from torch.optim import Optimizer
 
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.adapters import Adapter, article, other
-from rankup.runtime.checkpointing.containers import ContainerAdapter, adapter_of
 from rankup.runtime.checkpointing.identities import Held, Identities
 from rankup.runtime.checkpointing.packing import content, packed, unpacked, unsaveable
 from rankup.runtime.checkpointing.places import (
@@ -36,6 +35,7 @@ from rankup.runtime.checkpointing.places import (
     put,
     written,
 )
+from rankup.runtime.checkpointing.registered_containers import ContainerAdapter, adapter_of
 from rankup.runtime.checkpointing.unsaved import Unsaved
 from rankup.runtime.unregistered.marks import SIMPLE
 from rankup.runtime.unregistered.walk import Walk
