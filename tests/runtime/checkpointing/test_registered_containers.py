@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
+import contextlib
+import copy
+import io
+from collections import Counter, deque
 from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
@@ -348,3 +351,44 @@ def named_parts(folder: Path, killed: int | None, kind: Any) -> Any:
         opt.step()
         opt.zero_grad()
     return n.item(), seen
+
+
+def of_many_kinds(folder: Path, killed: int | None) -> Any:
+    run = rankup.init(
+        snapshots=rankup.Snapshots(every="3 steps", directory=folder, asynchronous=False), precision="fp64"
+    )
+    model, opt, data = run.prepare(
+        nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.01), rankup.ResidentData(X), global_batch=6
+    )
+    keeper = SimpleNamespace(best=None, counts=None, recent=None, seen=None, timer=0)
+    run.register(keeper=keeper)
+    run.forget("timer")
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        for x in run.steps(data, epochs=4):
+            if run.global_step == killed:
+                return None
+            model(x).square().mean().backward()
+            opt.step()
+            opt.zero_grad()
+            keeper.timer += 1
+            if run.global_step == 2:
+                keeper.best = copy.deepcopy(model.state_dict())
+                keeper.counts, keeper.recent, keeper.seen = Counter(a=1), deque([1, 2], maxlen=3), {1}
+    assert said.getvalue().count("not in snapshots, since run.forget names it: keeper.timer") == 1
+    kinds = [type(each).__name__ for each in vars(keeper).values()]
+    return (
+        kinds,
+        keeper.best["weight"].item(),
+        keeper.counts,
+        keeper.recent,
+        keeper.recent.maxlen,
+        keeper.seen,
+    )
+
+
+def test_what_training_puts_into_an_attribute_has_its_kind_after_a_resume(tmp_path: Path):
+    (whole,) = run_ranks(of_many_kinds, 1, tmp_path / "whole", None)
+    assert whole[0] == ["OrderedDict", "Counter", "deque", "set", "int"] and whole[4] == 3
+    run_ranks(of_many_kinds, 1, tmp_path / "killed", 5)
+    assert run_ranks(of_many_kinds, 1, tmp_path / "killed", None) == [whole]

@@ -200,3 +200,27 @@ def test_what_the_first_loop_of_a_training_has_left_is_no_state_of_the_second(tm
     assert "total. Before the loop" in said and "loss" not in said.partition("Before the loop")[0]
     (said,) = run_ranks(two_loops, 1, tmp_path, None)
     assert said.startswith("state-lost: ") and "total: " in said and "loss" not in said, said
+
+
+def loop_with_a_local_name(folder: Path) -> str:
+    run = rankup.init(snapshots=rankup.Snapshots(every="2 steps", directory=folder, asynchronous=False))
+    data = TensorDataset(torch.linspace(-1, 1, 12)[:, None])
+    model, opt, feed = run.prepare(
+        nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.1), data, global_batch=4
+    )
+
+    def fit() -> None:
+        for (x,) in run.steps(feed, epochs=2):
+            a = model(x).square().mean()
+            run.backward(a)
+            run.step(opt)
+
+    a = Held()  # another variable than that of the loop
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        fit()
+    return said.getvalue() if a else ""
+
+
+def test_a_name_that_the_loop_gives_a_variable_of_its_own_is_not_the_outer_one(tmp_path: Path):
+    assert run_ranks(loop_with_a_local_name, 1, tmp_path) == [""]

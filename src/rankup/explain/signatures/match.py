@@ -38,7 +38,8 @@ _WORDS = (
     "access fault", "times out", "nccl warn", "net/ofi", "equal chunk", "larger than", "cannot work", "overflow",
     "probably activate", "to pad ", "can't move", "are not used by default", "no action", "need at least", "couldn't",
     "reducing loss", "6 feet", "library path", "tcl_async", "not compatible", "no data", "multiple of",
-    "versionconflict", "mca parameter", "diverged", "not proceeding", "is nan", "loss nan", "but these aren't", "unsupported cuda",
+    "versionconflict", "diverged", "not proceeding", "is nan", "loss nan", "but these aren't", "unsupported cuda",
+    "mca parameter",
 )  # fmt: skip
 _DIGITS = re.compile(r"\d+")
 _LONGEST = 4000

@@ -31,6 +31,7 @@ class Held:
         self._there: dict[Path, Callable[[], Any]] = {}
         self._met: dict[bool, _Met] | None = None
         self._at_end: list[Callable[[], None]] = []
+        self.told: set[str] = set()  # paths of which it was said that they are left out
 
     def begin(self) -> None:
         """Before a loop notes what is there."""

@@ -9,7 +9,7 @@ attributes that are not torch's are looked at.
 from __future__ import annotations
 
 import copy
-from collections import deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Container, Iterable, Iterator
 from enum import Enum
 from functools import partial
@@ -42,6 +42,7 @@ from rankup.runtime.unregistered.walk import Walk
 
 # What a snapshot can make anew. A generator, and what has a state_dict, must be there before the loop.
 _MAKEABLE = {"plain", "tensor", "array", "items"}
+_KINDS = {kind.__name__: kind for kind in (list, dict, set, deque, OrderedDict, Counter)}
 
 
 class ObjectAdapter(Adapter):
@@ -65,6 +66,7 @@ class ObjectAdapter(Adapter):
         self._device = device
         self._known, self._has_state = known, has_state
         self._passed = Passed({}, {}, {})  # what a process makes before its loop
+        self.left_out: list[str] = []  # paths of values that the script has forgotten
         self._begun = {leaf.path: changing_mark(leaf.value) for leaf in self._leaves(self._passed)}
         self._there: set[Path] = set()  # likewise, of what no snapshot makes anew
         self._kinds: dict[Path, type] = {}  # of each value then
@@ -102,16 +104,18 @@ class ObjectAdapter(Adapter):
             # A thing with a load_state_dict of its own may make it there.
             made_anew = leaf.path in self._there or hasattr(self.thing, "load_state_dict")
             kind = type(leaf.value)
-            # A snapshot knows no maxlen of a deque, and no other class.
-            filled = isinstance(leaf.value, (list, dict, set, deque)) and kind not in (list, dict, set)
+            # A snapshot knows of no other class of containers how to make it.
+            filled = isinstance(leaf.value, (list, dict, set, deque)) and kind not in _KINDS.values()
             makeable = _makeable(adapter) and (not filled or self._kinds.get(leaf.path) is kind)
             if not (makeable or made_anew):
                 raise self._of_training(leaf.value, leaf.path)
             state = self._taken(leaf.value, adapter, identities)
             if (path := self._held.path_of(leaf.value)) is not None:
                 state = {**state, "place": path}
-            if kind is set:
-                state = {**state, "set": True}
+            if kind in _KINDS.values() and kind not in (list, dict):
+                state = {**state, "kind": kind.__name__}
+            if isinstance(leaf.value, deque):
+                state = {**state, "maxlen": leaf.value.maxlen}
             saved.append([[list(key) for key in leaf.path], state])
         return saved
 
@@ -253,9 +257,7 @@ class ObjectAdapter(Adapter):
             new = saved["tensor"].clone().to(at)
             new = new.requires_grad_() if getattr(before, "requires_grad", False) else new
         else:
-            kind = dict if isinstance(saved["items"], dict) else set if saved.get("set") else list
-            own = isinstance(before, (list, dict, set, deque)) and type(before) not in (list, dict, set)
-            new = copy.copy(before) if own and isinstance(before, dict) is (kind is dict) else kind()
+            new = _empty(saved, before)
             ContainerAdapter(self._name, new, self._device, self._held).load_state_dict(saved, identities)
         identities.use(new)
         return new
@@ -266,7 +268,12 @@ class ObjectAdapter(Adapter):
         known = self._known(self.thing) - {id(self.thing)}
         covered = ids_in(self.thing.state_dict()) if self._has_state else set()
         leaves = leaves_of(self.thing, (), known | covered, {id(self.thing)}, passed)
-        yield from (leaf for leaf in leaves if not self._is_forgotten(leaf.path))
+        self.left_out = []
+        for leaf in leaves:
+            if self._is_forgotten(leaf.path):
+                self.left_out.append(f"{self._name}{written(leaf.path)}")
+            else:
+                yield leaf
         for found in passed:
             for path in [path for path in found if self._is_forgotten(path)]:
                 del found[path]
@@ -285,6 +292,15 @@ class ObjectAdapter(Adapter):
         if isinstance(value, (nn.Module, Optimizer)):
             return Adapter("state_dict", self._name, value, value.state_dict, value.load_state_dict)
         return adapter_of(self._name, value, self._device, self._held)
+
+
+def _empty(saved: dict[str, Any], before: Any) -> Any:
+    """A container of the kind that was saved; of another class like the one ``before``."""
+    kind = _KINDS.get(saved.get("kind", ""), dict if isinstance(saved["items"], dict) else list)
+    own = isinstance(before, (list, dict, set, deque)) and type(before) not in _KINDS.values()
+    if own and "kind" not in saved and isinstance(before, dict) is (kind is dict):
+        return copy.copy(before)
+    return deque(maxlen=saved["maxlen"]) if kind is deque else kind()
 
 
 def _load(adapter: Adapter, saved: dict[str, Any], identities: Identities) -> None:

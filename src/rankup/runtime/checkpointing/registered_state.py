@@ -125,11 +125,17 @@ def _together(run: RunContext) -> AbstractContextManager[None]:
 
 
 def loop_begins(run: RunContext) -> None:
-    if run.held is not None:
-        run.held.begin()
+    if run.held is None:
+        return
+    run.held.begin()
+    left_out = []
     for thing in run.registered.values():
         if isinstance(thing, Adapter):
             thing.loop_begins()
+            left_out += [path for path in getattr(thing, "left_out", ()) if path not in run.held.told]
+    run.held.told.update(left_out)
+    if left_out:
+        run.print(f"not in snapshots, since run.forget names it: {', '.join(left_out)}")
 
 
 def check(run: RunContext) -> None:

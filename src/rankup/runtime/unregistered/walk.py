@@ -307,21 +307,24 @@ def _places(value: Any, depth: int = _ITERATORS_IN_EACH_OTHER) -> Iterator[tuple
 
 def roots(codes: Container[CodeType], own: Mapping[str, Any]) -> dict[str, Any]:
     """The variables of the script's frames on the stack that have one of ``codes``: the innermost frame first, then
-    their modules, then what a run has by itself (``own``). A name that several frames have is qualified by its function
-    in the outer ones."""
+    their modules, then what a run has by itself (``own``). A name that several frames have, now or later, is qualified
+    by its function in the outer ones."""
     frames = [frame for frame in script_frames() if frame.f_code in codes]
     found: dict[str, Any] = {}
+    taken: set[str] = set()
     for frame in frames:
-        if frame.f_code.co_flags & CO_OPTIMIZED:
+        code = frame.f_code
+        if code.co_flags & CO_OPTIMIZED:
             for name, value in _public(variables_of(frame)):
-                found.setdefault(name if name not in found else f"{frame.f_code.co_name}.{name}", value)
+                found.setdefault(name if name not in taken else f"{code.co_name}.{name}", value)
+            taken.update(code.co_varnames, code.co_cellvars)
     main = vars(sys.modules["__main__"]) if "__main__" in sys.modules else {}
     # As the interpreter ends there are no frames.
     for space in [frame.f_globals for frame in frames] or [main]:
         for name, value in _public(space):
-            if name not in found:
+            if name not in found and name not in taken:
                 found[name] = value
-            elif found[name] is not value:
+            elif found.get(name, found) is not value:
                 found.setdefault(f"{space.get('__name__')}.{name}", value)
     return found | {name if name not in found else f"prepared.{name}": thing for name, thing in own.items()}
 
