@@ -311,6 +311,23 @@ def test_a_function_that_the_script_forgets_is_its_own_matter(tmp_path: Path):
     assert run_ranks(switch, 1, tmp_path, "loss", functional.l1_loss, ("loss",)) == [""]
 
 
+LAMBDAS = {"first": lambda x: x * 1.0, "second": lambda x: x * 2.0}  # they differ in a constant
+
+
+class Counted(dict[str, int]):
+    """It has an attribute beside its items."""
+
+    count = 0
+
+    def __init__(self, **items: int) -> None:
+        super().__init__(**items)
+        self.count = 0
+
+
+class AttrDict(dict[str, Any]):
+    __getattr__ = dict.__getitem__  # which raises KeyError
+
+
 class Taking:
     """Each step takes something from ``source``, or changes it."""
 
@@ -327,6 +344,9 @@ class Taking:
             "closure": counter,
             "bytes": lambda: bytearray(2),
             "later": lambda: loader,
+            "module": nn.MSELoss,
+            "lambda": lambda: LAMBDAS["first"],
+            "counted": lambda: Counted(a=1),
             "anew": lambda: None,
         }[how]()
 
@@ -340,6 +360,12 @@ class Taking:
             self.source *= 2
         elif self.how == "closure":
             self.source()
+        elif self.how == "module":
+            self.source = nn.L1Loss()
+        elif self.how == "lambda":
+            self.source = LAMBDAS["second"]
+        elif self.how == "counted":
+            self.source.count += 1
         elif self.how == "bytes":
             self.source[0] += 1
         elif self.how == "anew":
@@ -395,6 +421,9 @@ def take(folder: Path, how: str, forgotten: tuple[str, ...] = ()) -> str:
         ("closure", ".source.count"),
         ("bytes", ".source"),
         ("later", ".later._num_yielded"),
+        ("module", ".source"),
+        ("lambda", ".source"),
+        ("counted", ".source.count"),
     ],
 )
 def test_what_no_snapshot_contains_may_not_change_in_a_registered_object(tmp_path: Path, how: str, path: str):
@@ -404,3 +433,74 @@ def test_what_no_snapshot_contains_may_not_change_in_a_registered_object(tmp_pat
 def test_what_each_step_makes_anew_or_the_script_forgets_may_change(tmp_path: Path):
     assert run_ranks(take, 1, tmp_path / "anew", "anew") == [""]
     assert run_ranks(take, 1, tmp_path / "forgotten", "loader", ("source",)) == [""]
+
+
+class Marked(torch.Tensor):
+    """A tensor of the script's class, which no snapshot may hold."""
+
+
+def register_by_itself(folder: Path, kind: str) -> str:
+    run = rankup.init(
+        snapshots=rankup.Snapshots(every="2 steps", directory=folder, asynchronous=False), precision="fp64"
+    )
+    model, opt, data = run.prepare(
+        nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.01), rankup.ResidentData(X), global_batch=6
+    )
+    thing: Any = {
+        "counted": lambda: Counted(a=1),
+        "attributes": lambda: AttrDict(count=0),
+        "tensor": lambda: torch.zeros(2).as_subclass(Marked),
+    }[kind]()
+    try:
+        run.register(thing=thing)
+        for x in run.steps(data, epochs=2):
+            if kind == "counted":
+                thing.count += 1
+            elif kind == "attributes":
+                thing["count"] += 1
+            else:
+                thing.add_(1)
+            model(x).square().mean().backward()
+            opt.step()
+            opt.zero_grad()
+    except RankupError as error:
+        return f"{error.code}: {error.message}"
+    return ""
+
+
+def test_a_container_with_attributes_and_a_tensor_of_an_own_class_are_refused(tmp_path: Path):
+    (said,) = run_ranks(register_by_itself, 1, tmp_path / "counted", "counted")
+    assert said.startswith("unsaveable-state: thing.count changes in training (0 when the loop began, 1 now)")
+    (said,) = run_ranks(register_by_itself, 1, tmp_path / "tensor", "tensor")
+    assert said.startswith("unsaveable-state: thing changes in training"), said
+    assert run_ranks(register_by_itself, 1, tmp_path / "attributes", "attributes") == [""]
+
+
+def delete(folder: Path, killed: int | None) -> Any:
+    run = rankup.init(
+        snapshots=rankup.Snapshots(every="2 steps", directory=folder, asynchronous=False), precision="fp64"
+    )
+    model, opt, data = run.prepare(
+        nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.01), rankup.ResidentData(X), global_batch=6
+    )
+    first, second = Phases(), Phases()
+    first.warm = first.cold = second.made = None  # type: ignore[attr-defined]
+    run.register(first=first, second=second)
+    for x in run.steps(data, epochs=3):
+        if run.global_step == killed:
+            return None
+        if run.global_step == 0:
+            first.made = second.made = []  # type: ignore[attr-defined]
+        if run.global_step == 3:
+            del first.warm  # type: ignore[attr-defined]
+        model(x).square().mean().backward()
+        opt.step()
+        opt.zero_grad()
+    return hasattr(first, "warm"), hasattr(first, "cold"), first.made is second.made  # type: ignore[attr-defined]
+
+
+def test_an_attribute_that_training_deletes_is_gone_after_a_resume(tmp_path: Path):
+    (whole,) = run_ranks(delete, 1, tmp_path / "whole", None)
+    assert whole == (False, True, True)
+    run_ranks(delete, 1, tmp_path / "killed", 5)
+    assert run_ranks(delete, 1, tmp_path / "killed", None) == [whole]

@@ -62,6 +62,14 @@ class Adapter:
         return self.kind in ("tensor", "array", "generator")
 
 
+def has_state(thing: Any) -> bool:
+    """Whether it has the protocol of ``Stateful``."""
+    try:
+        return hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict")
+    except Exception:  # with __getattr__ = dict.__getitem__ it is a KeyError
+        return False
+
+
 def other(name: str, what: str) -> RankupError:
     return RankupError(
         "other-registered",

@@ -23,6 +23,11 @@ _NESTED = (dict, OrderedDict, Counter, list, tuple, set)
 _ARRAY, _NAMED = "rankup: numpy.ndarray", "rankup: named tuple"
 
 
+def is_plain_tensor(value: torch.Tensor) -> bool:
+    """Of no class of the script's: a snapshot that has one could run code, and is not read."""
+    return type(value).__module__.startswith("torch")
+
+
 def is_array(value: Any) -> bool:
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, numpy.ndarray)
@@ -38,7 +43,9 @@ def as_torch(array: Any) -> torch.Tensor | None:
 
 def unsaveable(value: Any, place: str) -> str | None:
     """The first thing in nested lists and dicts that a snapshot cannot contain, with its place; None without one."""
-    if isinstance(value, (torch.Tensor, *SIMPLE)) or _is_packable(value):
+    if isinstance(value, torch.Tensor):
+        return None if is_plain_tensor(value) else f"{place} is {article(value)}"
+    if isinstance(value, SIMPLE) or _is_packable(value):
         return None
     if type(value) not in _NESTED and _name_of_named(value) is None:
         return f"{place} is {article(value)}"

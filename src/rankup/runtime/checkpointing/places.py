@@ -139,3 +139,12 @@ def put(holder: Any, key: tuple[bool, Any], value: Any) -> None:
         holder.append(value)  # what the training has appended
     elif not isinstance(holder, tuple):
         holder[name] = value
+
+
+def remove(holder: Any, key: tuple[bool, Any]) -> None:
+    """The same, without it."""
+    attribute, name = key
+    if attribute and name in dict(attributes_of(holder)):
+        delattr(holder, name)
+    elif isinstance(holder, dict):
+        holder.pop(next((own for at, own in enumerate(holder) if key_of(own, at) == name), name), None)

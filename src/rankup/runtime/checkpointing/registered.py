@@ -26,6 +26,7 @@ from rankup.runtime.checkpointing.adapters import (
     Adapter,
     Stateful,
     article,
+    has_state,
     refused,
 )
 from rankup.runtime.unregistered.marks import SIMPLE
@@ -132,19 +133,19 @@ def as_stateful(name: str, thing: Any, declared: Declared) -> dict[str, Stateful
     if isinstance(thing, type) or thing is random:
         raise refused(name, thing, "an object, not the class or module that it comes from")
 
-    def attributes(*, has_state: bool = False) -> Adapter:
+    def attributes(*, own_state: bool = False) -> Adapter:
         from rankup.runtime.checkpointing.registered_objects import ObjectAdapter
 
         known, forgotten = declared.known, declared.forgotten
         return ObjectAdapter(
-            name, thing, declared.device, declared.held(), known, forgotten, has_state=has_state
+            name, thing, declared.device, declared.held(), known, forgotten, has_state=own_state
         )
 
     if any(thing is each for each in declared.prepared):
         return {name: attributes()}
-    if hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict"):
+    if has_state(thing):
         if isinstance(thing, torch.nn.Module) or not of_library(type(thing)):
-            return {name: thing, f"{name}.*": attributes(has_state=True)}
+            return {name: thing, f"{name}.*": attributes(own_state=True)}
         return {name: thing}
     from rankup.runtime.checkpointing.registered_containers import adapter_of
 

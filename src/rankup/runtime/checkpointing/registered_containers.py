@@ -18,6 +18,7 @@ from rankup.runtime.checkpointing.packing import (
     as_torch,
     content,
     is_array,
+    is_plain_tensor,
     packed,
     packed_items,
     unpacked,
@@ -26,6 +27,8 @@ from rankup.runtime.checkpointing.packing import (
 )
 from rankup.runtime.pytree import map_tensors, tensors_in
 from rankup.runtime.seed import generator_access
+from rankup.runtime.unregistered.marks import Mark, differ, mark_of
+from rankup.runtime.unregistered.walk import attributes_of, has_own_attributes
 
 
 def adapter_of(name: str, value: Any, device: torch.device, held: Held) -> Adapter | None:
@@ -49,6 +52,7 @@ def adapter_of(name: str, value: Any, device: torch.device, held: Held) -> Adapt
         plain = value.layout == torch.strided and not (
             value.is_quantized or value.is_meta or hasattr(value, "to_local")
         )
+        plain = plain and is_plain_tensor(value)
         return Adapter("tensor", name, value, value.detach, fill_tensor) if plain else None
     if is_array(value):
         plain = value.flags.writeable and as_torch(value[:0] if value.ndim else value) is not None
@@ -68,9 +72,11 @@ class ContainerAdapter(Adapter):
         super().__init__("items", name, thing, self._items, self._fill)
         self._device = device
         self._held = held
+        self._own: dict[str, Mark] = {}  # attributes beside its items, when the loop began
 
     def loop_begins(self) -> None:
         self._held.note(self.thing, (self._name,))
+        self._own = _attributes(self.thing)
 
     def kept(self) -> set[int]:
         return self._held.kept(self._name, self.thing) - {id(self.thing)}
@@ -95,6 +101,16 @@ class ContainerAdapter(Adapter):
         super().load_state_dict(map_tensors(placed, copy.deepcopy(state_dict)))
 
     def _items(self) -> Any:
+        for attribute, mark in _attributes(self.thing).items():
+            if (was := self._own.get(attribute)) is not None and differ(was, mark):
+                raise RankupError(
+                    "unsaveable-state",
+                    f"{self._name}.{attribute} changes in training ({was.text} when the loop began, {mark.text} now), "
+                    "and of a container a snapshot has only the items",
+                    hint="register an object that holds the container and the number, or give the class the methods "
+                    "state_dict and load_state_dict",
+                    exit_code=1,
+                )
         items = content(self.thing)
         if (place := unsaveable(items, self._name)) is not None:
             raise RankupError(
@@ -116,3 +132,10 @@ class ContainerAdapter(Adapter):
             thing.update(loaded)
         else:
             thing.extend(loaded)
+
+
+def _attributes(thing: Any) -> dict[str, Mark]:
+    """Plain attributes of a container of a class of the script's."""
+    if not has_own_attributes(thing):
+        return {}
+    return {name: mark for name, value in attributes_of(thing) if (mark := mark_of(value)) is not None}

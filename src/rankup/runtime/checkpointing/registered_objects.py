@@ -20,7 +20,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from rankup.errors import RankupError
-from rankup.runtime.checkpointing.adapters import Adapter, article, other
+from rankup.runtime.checkpointing.adapters import Adapter, article, has_state, other
 from rankup.runtime.checkpointing.identities import Held, Identities
 from rankup.runtime.checkpointing.packing import content, packed, unpacked, unsaveable
 from rankup.runtime.checkpointing.places import (
@@ -33,12 +33,13 @@ from rankup.runtime.checkpointing.places import (
     leaves_of,
     path_of_keys,
     put,
+    remove,
     written,
 )
 from rankup.runtime.checkpointing.registered_containers import ContainerAdapter, adapter_of
 from rankup.runtime.checkpointing.unsaved import Unsaved
 from rankup.runtime.unregistered.marks import SIMPLE
-from rankup.runtime.unregistered.walk import Walk
+from rankup.runtime.unregistered.walk import Walk, has_own_attributes
 
 # What a snapshot can make anew. A generator, and what has a state_dict, must be there before the loop.
 _MAKEABLE = {"plain", "tensor", "array", "items"}
@@ -94,7 +95,7 @@ class ObjectAdapter(Adapter):
         if self._unsaved is not None:
             ends = {(id(leaf.holder), written(leaf.path[-1:])) for leaf in leaves}
             self._unsaved.check(self._walk(leaves), ends, self._forgotten)
-        saved = [*self._changed_pointers(passed.pointers, identities)]
+        saved = [*self._changed_pointers(passed.pointers, identities), *self._gone(passed)]
         for leaf in leaves:
             if self._begun.get(leaf.path) == changing_mark(leaf.value):
                 continue
@@ -102,7 +103,7 @@ class ObjectAdapter(Adapter):
                 raise self._of_training(leaf.holder, leaf.path[:-1])
             adapter = self._adapted(leaf.value)
             # A thing with a load_state_dict of its own may make it there.
-            made_anew = leaf.path in self._there or hasattr(self.thing, "load_state_dict")
+            made_anew = leaf.path in self._there or has_state(self.thing)
             kind = type(leaf.value)
             # A snapshot knows of no other class of containers how to make it.
             filled = isinstance(leaf.value, (list, dict, set, deque)) and kind not in _KINDS.values()
@@ -129,6 +130,9 @@ class ObjectAdapter(Adapter):
             there = self._held.at(saved.get("place")) if _MAKEABLE & saved.keys() else before
             adapter = self._adapted(there) if there is not None else None
             holder = self._holder(path)
+            if "gone" in saved:
+                remove(self._holder(path), path[-1])
+                continue
             if "pointer" in saved:
                 self._held.at_end(partial(self._point, path, saved, identities))
                 continue
@@ -159,6 +163,13 @@ class ObjectAdapter(Adapter):
                 yield [[list(key) for key in path], {"pointer": True, "same": number}]
             elif path in self._passed.pointers or path in self._kinds:
                 raise self._moved(path, "is another of the run's things than when the loop began")
+
+    def _gone(self, passed: Passed) -> Iterator[list[Any]]:
+        """Values that were there when the loop began, and that the training has deleted."""
+        for path in self._kinds:
+            holder = passed.holders.get(path[:-1])
+            if holder is not None and path[-1] not in items_of(holder):
+                yield [[list(key) for key in path], {"gone": True}]
 
     def _point(self, path: Path, saved: dict[str, Any], identities: Identities) -> None:
         holder = self._holder(path)
@@ -282,7 +293,11 @@ class ObjectAdapter(Adapter):
 
     def _walk(self, leaves: Iterable[Leaf]) -> Walk:
         """Over what is in none of the leaves."""
-        saved = {id(leaf.value) for leaf in leaves if not isinstance(leaf.value, nn.Module)}
+        saved = {
+            id(leaf.value)
+            for leaf in leaves
+            if not isinstance(leaf.value, nn.Module) and not has_own_attributes(leaf.value)
+        }
         return Walk(self._known(self.thing) - {id(self.thing)} | saved).look({self._name: self.thing})
 
     def _is_forgotten(self, path: Path) -> bool:

@@ -119,7 +119,7 @@ def _held(run: RunContext) -> Held:
     return run.held
 
 
-def _together(run: RunContext) -> AbstractContextManager[None]:
+def together(run: RunContext) -> AbstractContextManager[None]:
     """While the states of all things are taken, or set."""
     return run.held.together() if run.held is not None else nullcontext()
 
@@ -141,7 +141,7 @@ def loop_begins(run: RunContext) -> None:
 def check(run: RunContext) -> None:
     """RankupError if a snapshot cannot contain something registered, or holds shards of tensors, which it could not put
     together. Checked when a loop begins and at its first steps, and not only at the first save."""
-    with _together(run):
+    with together(run):
         for name, thing in run.registered.items():
             _check_whole(run, name, thing.state_dict())
 
@@ -166,7 +166,7 @@ def collect(run: RunContext, *, shared: bool) -> tuple[dict[str, Any], dict[str,
     rank_state: dict[str, Any] = {"registered": {}, "registered_small": {}}
     must_match: dict[str, str] = {}
     shapes = {_shape(buffer) for model in run.models for buffer, _ in batch_statistics(model)}
-    with _together(run):
+    with together(run):
         for name, thing in run.registered.items():
             state = thing.state_dict()
             _check_whole(run, name, state)  # a dict may have got copies of weights since the loop began
@@ -219,7 +219,7 @@ def restore(
 ) -> None:
     """``registered`` is the state that all ranks share; ``rank_state`` is this rank's, None if another number of ranks
     saved it: then ``others()`` gives the states of the old ranks that this one takes over."""
-    with _together(run):
+    with together(run):
         anew = _restore(run, registered, rank_state, others)
     if anew:
         run.print(f"another number of processes: {', '.join(anew)} (per_rank) begin without a saved state")

@@ -126,9 +126,10 @@ def _declared(run: RunContext) -> dict[str, str]:
         groups = getattr(optimizer, "param_groups", [])
         options = [{name: value for name, value in group.items() if name != "params"} for group in groups]
         found[f"the options of optimizer {index}"] = fingerprint(options)
-    for name, thing in run.registered.items():
-        if not getattr(thing, "timed", False) and name in registered_state.names(run):
-            found[f"{name} (run.register)"] = fingerprint(thing.state_dict())
+    with registered_state.together(run):
+        for name, thing in run.registered.items():
+            if not getattr(thing, "timed", False) and name in registered_state.names(run):
+                found[f"{name} (run.register)"] = fingerprint(thing.state_dict())
     return found
 
 

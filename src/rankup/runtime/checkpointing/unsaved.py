@@ -21,7 +21,8 @@ from rankup.runtime.unregistered.marks import Mark, differ
 from rankup.runtime.unregistered.walk import Walk, attributes_of
 
 # What holds other things, whose paths have marks of their own.
-_HOLDERS = (nn.Module, Optimizer, LRScheduler, list, tuple, dict, deque)
+_CONTAINERS = (list, tuple, dict, set, deque)
+_HOLDERS = (nn.Module, Optimizer, LRScheduler, *_CONTAINERS)
 _END = re.compile(r"(\.[^.\[\]]*|\[[^\[\]]*\])$")  # of a path
 
 
@@ -51,11 +52,14 @@ class Unsaved:
             if not differ(was, mark):
                 continue
             names = [name for name in re.split(r"\W+", path.removeprefix(self._name)) if name]
-            if any((id(each), end) in saved for each, end in holders) or any(
-                name in forgotten for name in names
-            ):
+            if any(name in forgotten for name in names):
                 continue
-            if not isinstance(walk.objects.get(path, walk.things.get(path)), _HOLDERS):
+            # A state is that of one class, and of a container only its items are saved.
+            of_container = (
+                holders and isinstance(holders[0][0], _CONTAINERS) and holders[0][1].startswith(".")
+            )
+            apart = of_container or isinstance(walk.objects.get(path), _HOLDERS)
+            if apart or not any((id(each), end) in saved for each, end in holders):
                 raise self._error(path, names[0] if names else self._name, was, mark)
 
     def _error(self, path: str, name: str, was: Mark, now: Mark) -> RankupError:
@@ -72,7 +76,13 @@ class Unsaved:
 
 
 def _marks(walk: Walk) -> dict[str, Mark]:
-    return {**walk.inherited, **walk.by_path()}
+    """What holds other things counts by its class: they have marks of their own."""
+    classes = {
+        path: walk.names[path]
+        for path, each in walk.objects.items()
+        if path in walk.names and isinstance(each, _HOLDERS)
+    }
+    return {**walk.inherited, **walk.by_path(), **classes}
 
 
 def _holders(walk: Walk, path: str) -> Iterator[tuple[Any, str]]:

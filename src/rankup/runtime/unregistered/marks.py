@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from enum import Enum
 from types import (
     BuiltinFunctionType,
+    CodeType,
     FunctionType,
     MethodDescriptorType,
     MethodType,
@@ -124,12 +125,18 @@ def mark_of_name(value: Any) -> Mark:
     elif isinstance(function, (*_FUNCTIONS, type)):
         name = f"{getattr(function, '__module__', None)}.{function.__qualname__}"  # a builtin type's method has none
         if isinstance(function, FunctionType):  # several may have one name: <lambda>
-            name += f":{function.__code__.co_firstlineno} {_hashed(function.__code__.co_code)}"
+            name += f":{function.__code__.co_firstlineno} {_hashed(repr(_code(function.__code__)).encode())}"
     else:
         kind = type(value)
         name, text = f"{kind.__module__}.{kind.__qualname__}", f"a {kind.__qualname__}"
         return Mark(name, text, plain=False, named=OBJECT)
     return Mark(f"the {name}", function.__name__, plain=False, named=FUNCTION)
+
+
+def _code(code: CodeType) -> list[Any]:
+    """What it does: two lambdas of one line may differ in a constant alone."""
+    constants = [_code(each) if isinstance(each, CodeType) else _plain(each) for each in code.co_consts]
+    return [code.co_code, code.co_names, constants]
 
 
 def is_function(value: Any) -> bool:

@@ -146,6 +146,9 @@ class Walk:
             self.found.setdefault(path, mark)
             if type(value) not in SIMPLE:
                 self._note(value)
+            if has_own_attributes(value):
+                self.objects.setdefault(path, value)
+                self._add(path, attributes_of(value), ".{}")
             return
         self._note(value)
         if (mark := mark_of_state(value)) is not None:
@@ -162,6 +165,8 @@ class Walk:
                 self.left_out.append(path)
             named = ((key_of(key, at), item) for at, (key, item) in enumerate(items[:_MOST_ITEMS]))
             self._add(path, named, "[{!r}]")
+            if has_own_attributes(value):
+                self._add(path, attributes_of(value), ".{}")
         elif isinstance(value, GeneratorType):
             if not is_library(value.gi_code.co_filename):  # a loop of rankup's that a variable holds
                 self._generator(path, value)
@@ -387,6 +392,12 @@ def cannot_be_set(thing: Any) -> bool:
     kind = type(thing)
     moves = hasattr(kind, "__next__") and not hasattr(kind, "load_state_dict") and of_library(kind)
     return isinstance(thing, Enum) or moves
+
+
+def has_own_attributes(value: Any) -> bool:
+    """Whether it is a container of a class of the script's, with attributes beside its items."""
+    plain = isinstance(value, (list, dict, set, deque))
+    return plain and not of_library(type(value)) and bool(attributes_of(value))
 
 
 def is_one_everywhere(value: Any) -> bool:
