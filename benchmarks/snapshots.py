@@ -26,10 +26,10 @@ import torch.distributed.checkpoint as dcp
 
 from benchmarks.contest import Claim, Result, contest
 from benchmarks.worker import Play
-from rankup.snapshots.tensor_checksum import as_bytes
 from rankup.snapshots.layout import entries
 from rankup.snapshots.saver import Saver
 from rankup.snapshots.state import SnapshotState
+from rankup.snapshots.tensor_checksum import as_bytes
 from rankup.world import World
 
 

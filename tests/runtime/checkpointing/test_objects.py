@@ -476,6 +476,18 @@ def test_a_container_with_attributes_and_a_tensor_of_an_own_class_are_refused(tm
     assert run_ranks(register_by_itself, 1, tmp_path / "attributes", "attributes") == [""]
 
 
+class Bank(nn.Module):
+    """It changes a buffer that its ``state_dict`` leaves out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(1, dtype=torch.float64), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count = self.count + 1
+        return x
+
+
 def delete(folder: Path, killed: int | None) -> Any:
     run = rankup.init(
         snapshots=rankup.Snapshots(every="2 steps", directory=folder, asynchronous=False), precision="fp64"
@@ -485,7 +497,8 @@ def delete(folder: Path, killed: int | None) -> Any:
     )
     first, second = Phases(), Phases()
     first.warm = first.cold = second.made = None  # type: ignore[attr-defined]
-    run.register(first=first, second=second)
+    bank, second.bank = Bank(), Bank()  # type: ignore[attr-defined]
+    run.register(first=first, second=second, bank=bank)
     for x in run.steps(data, epochs=3):
         if run.global_step == killed:
             return None
@@ -493,14 +506,18 @@ def delete(folder: Path, killed: int | None) -> Any:
             first.made = second.made = []  # type: ignore[attr-defined]
         if run.global_step == 3:
             del first.warm  # type: ignore[attr-defined]
+        x = bank(second.bank(x))  # type: ignore[attr-defined]
         model(x).square().mean().backward()
         opt.step()
         opt.zero_grad()
-    return hasattr(first, "warm"), hasattr(first, "cold"), first.made is second.made  # type: ignore[attr-defined]
+    shared = first.made is second.made  # type: ignore[attr-defined]
+    return hasattr(first, "warm"), hasattr(first, "cold"), shared, bank.count.item(), second.bank.count.item()  # type: ignore[attr-defined]
 
 
-def test_an_attribute_that_training_deletes_is_gone_after_a_resume(tmp_path: Path):
+def test_a_deleted_attribute_is_gone_after_a_resume_and_a_buffer_that_is_not_persistent_goes_on(
+    tmp_path: Path,
+):
     (whole,) = run_ranks(delete, 1, tmp_path / "whole", None)
-    assert whole == (False, True, True)
+    assert whole == (False, True, True, 6.0, 6.0)
     run_ranks(delete, 1, tmp_path / "killed", 5)
     assert run_ranks(delete, 1, tmp_path / "killed", None) == [whole]

@@ -63,6 +63,9 @@ def leaves_of(thing: Any, path: Path, known: set[int], seen: set[int], passed: P
     if len(path) > _DEPTH:
         return
     passed.holders[path] = thing
+    for name, buffer in _unsaved_buffers(thing):
+        if id(buffer) not in known:
+            yield Leaf((*path, (True, name)), thing, buffer)
     for (attribute, key), value in items_of(thing).items():
         at = (*path, (attribute, key))
         if id(value) in known and not is_one_everywhere(value):
@@ -80,6 +83,14 @@ def leaves_of(thing: Any, path: Path, known: set[int], seen: set[int], passed: P
             if isinstance(value, (nn.Module, Optimizer)) and not child and not prepared:
                 yield Leaf(at, thing, value)
             yield from leaves_of(value, at, known, seen, passed)
+
+
+def _unsaved_buffers(thing: Any) -> list[tuple[str, torch.Tensor]]:
+    """Those that the ``state_dict`` of a module leaves out."""
+    if not isinstance(thing, nn.Module):
+        return []
+    held = ((name, thing._buffers.get(name)) for name in thing._non_persistent_buffers_set)
+    return [(name, buffer) for name, buffer in held if buffer is not None]
 
 
 def _is_entered(value: Any) -> bool:

@@ -91,11 +91,12 @@ class ObjectAdapter(Adapter):
         passed = Passed({}, {}, {})
         leaves = [*self._leaves(passed)]
         identities = Identities(self._name, self._held, per_rank=self.per_rank)
-        self._check_holders(passed, {leaf.path for leaf in leaves})
+        paths = {leaf.path for leaf in leaves}
+        self._check_holders(passed, paths)
         if self._unsaved is not None:
             ends = {(id(leaf.holder), written(leaf.path[-1:])) for leaf in leaves}
             self._unsaved.check(self._walk(leaves), ends, self._forgotten)
-        saved = [*self._changed_pointers(passed.pointers, identities), *self._gone(passed)]
+        saved = [*self._changed_pointers(passed.pointers, identities), *self._gone(passed, paths)]
         for leaf in leaves:
             if self._begun.get(leaf.path) == changing_mark(leaf.value):
                 continue
@@ -131,7 +132,7 @@ class ObjectAdapter(Adapter):
             adapter = self._adapted(there) if there is not None else None
             holder = self._holder(path)
             if "gone" in saved:
-                remove(self._holder(path), path[-1])
+                remove(holder, path[-1])
                 continue
             if "pointer" in saved:
                 self._held.at_end(partial(self._point, path, saved, identities))
@@ -164,12 +165,16 @@ class ObjectAdapter(Adapter):
             elif path in self._passed.pointers or path in self._kinds:
                 raise self._moved(path, "is another of the run's things than when the loop began")
 
-    def _gone(self, passed: Passed) -> Iterator[list[Any]]:
-        """Values that were there when the loop began, and that the training has deleted."""
+    def _gone(self, passed: Passed, leaves: set[Path]) -> Iterator[list[Any]]:
+        """Values that were there when the loop began, and that the training has deleted. RankupError in a list, whose
+        values would move up."""
         for path in self._kinds:
             holder = passed.holders.get(path[:-1])
-            if holder is not None and path[-1] not in items_of(holder):
-                yield [[list(key) for key in path], {"gone": True}]
+            if path in leaves or holder is None or path[-1] in items_of(holder):
+                continue
+            if isinstance(holder, (list, deque)):
+                raise self._moved(path, "is gone, which was there when the loop began")
+            yield [[list(key) for key in path], {"gone": True}]
 
     def _point(self, path: Path, saved: dict[str, Any], identities: Identities) -> None:
         holder = self._holder(path)
