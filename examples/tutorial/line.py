@@ -38,6 +38,6 @@ for epoch in run.epochs(10):
         time.sleep(args.pause)
     sched.step()
     run.log(loss=values.loss)
-    run.print(f"epoch {epoch.index + 1}: loss {values.loss:.6f}")
+    run.print(f"epoch {epoch.index + 1}: loss {values.loss:.3f}")
 
-run.print(f"weights {sum(p.detach().abs().sum().item() for p in model.parameters()):.6f}")
+run.print(f"weights {sum(p.detach().abs().sum().item() for p in model.parameters()):.3f}")
