@@ -173,7 +173,7 @@ def shared(folder: Path, killed: int | None) -> Any:
     )
     names: dict[str, Any] = {}
     known: list[float] = []
-    # The order in which things are registered is no matter.
+    # The order of registration does not matter.
     things = {"first": first, "second": second, "names": names, "known": known}
     for name in things if killed else reversed(things):
         run.register(**{name: things[name]})

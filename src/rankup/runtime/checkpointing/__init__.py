@@ -15,7 +15,7 @@
 - ``registered_containers``: of lists, dicts, tensors, arrays and generators
 - ``registered_state``: the state of all that over ranks: collected, compared and restored
 - ``places``: what a registered object holds, by the path that leads there
-- ``unsaved``: what it holds that no snapshot can contain, and that must not change
+- ``unsaved``: what a registered thing holds that no snapshot can contain, and that must not change
 - ``packing``: nested containers, as a snapshot holds them
 - ``identities``: which objects registered things have held since their loop began, and which of them are one
 - ``model_form``: names, shapes and kinds of a model's modules, and which parts are frozen or in evaluation mode

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,9 +24,11 @@ _Number = tuple[str, int]  # of an object in the state of a registered thing
 
 
 class Held:
-    """Of all that a run has registered: what it held when the loop began, each object by its first path."""
+    """Of all that a run has registered: what it held when the loop began, each object by its first path. ``forgotten``:
+    names of ``run.forget``, which are neither saved nor compared."""
 
-    def __init__(self) -> None:
+    def __init__(self, forgotten: Container[str] = ()) -> None:
+        self.forgotten = forgotten
         self._paths: dict[int, Path] = {}
         self._there: dict[Path, Callable[[], Any]] = {}
         self._met: dict[bool, _Met] | None = None

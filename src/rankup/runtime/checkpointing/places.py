@@ -64,7 +64,7 @@ def leaves_of(thing: Any, path: Path, known: set[int], seen: set[int], passed: P
         return
     passed.holders[path] = thing
     for name, buffer in _unsaved_buffers(thing):
-        if id(buffer) not in known:
+        if id(buffer) not in known and _is_leaf(buffer):
             yield Leaf((*path, (True, name)), thing, buffer)
     for (attribute, key), value in items_of(thing).items():
         at = (*path, (attribute, key))

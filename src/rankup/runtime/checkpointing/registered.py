@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 import sys
 from collections import deque
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -117,14 +117,13 @@ def simplify(value: Any) -> tuple[bool, Any]:
 
 class Declared(NamedTuple):
     """What snapshots hold of a run, for ``as_stateful``. ``held``: gives what its registered things hold. ``known``:
-    gives the ids of all that was declared before a thing. ``forgotten``: names of ``run.forget``."""
+    gives the ids of all that was declared before a thing."""
 
     values: Values
     device: torch.device
     prepared: tuple[Any, ...]
     held: Callable[[], Held]
     known: Callable[[Any], set[int]]
-    forgotten: Container[str]
 
 
 def as_stateful(name: str, thing: Any, declared: Declared) -> dict[str, Stateful]:
@@ -136,10 +135,8 @@ def as_stateful(name: str, thing: Any, declared: Declared) -> dict[str, Stateful
     def attributes(*, own_state: bool = False) -> Adapter:
         from rankup.runtime.checkpointing.registered_objects import ObjectAdapter
 
-        known, forgotten = declared.known, declared.forgotten
-        return ObjectAdapter(
-            name, thing, declared.device, declared.held(), known, forgotten, has_state=own_state
-        )
+        held, known = declared.held(), declared.known
+        return ObjectAdapter(name, thing, declared.device, held, known, has_state=own_state)
 
     if any(thing is each for each in declared.prepared):
         return {name: attributes()}

@@ -25,10 +25,10 @@ from rankup.runtime.checkpointing.packing import (
     unpacked_items,
     unsaveable,
 )
+from rankup.runtime.checkpointing.unsaved import Unsaved
 from rankup.runtime.pytree import map_tensors, tensors_in
 from rankup.runtime.seed import generator_access
-from rankup.runtime.unregistered.marks import Mark, differ, mark_of
-from rankup.runtime.unregistered.walk import attributes_of, has_own_attributes
+from rankup.runtime.unregistered.walk import Walk, attributes_of, has_own_attributes
 
 
 def adapter_of(name: str, value: Any, device: torch.device, held: Held) -> Adapter | None:
@@ -72,11 +72,11 @@ class ContainerAdapter(Adapter):
         super().__init__("items", name, thing, self._items, self._fill)
         self._device = device
         self._held = held
-        self._own: dict[str, Mark] = {}  # attributes beside its items, when the loop began
+        self._unsaved = Unsaved(name)  # attributes beside its items
 
     def loop_begins(self) -> None:
         self._held.note(self.thing, (self._name,))
-        self._own = _attributes(self.thing)
+        self._unsaved.begin(self._attributes())
 
     def kept(self) -> set[int]:
         return self._held.kept(self._name, self.thing) - {id(self.thing)}
@@ -100,17 +100,12 @@ class ContainerAdapter(Adapter):
         self._identities.read(state_dict)
         super().load_state_dict(map_tensors(placed, copy.deepcopy(state_dict)))
 
+    def _attributes(self) -> Walk:
+        own = attributes_of(self.thing) if has_own_attributes(self.thing) else []
+        return Walk(()).look({f"{self._name}.{name}": value for name, value in own})
+
     def _items(self) -> Any:
-        for attribute, mark in _attributes(self.thing).items():
-            if (was := self._own.get(attribute)) is not None and differ(was, mark):
-                raise RankupError(
-                    "unsaveable-state",
-                    f"{self._name}.{attribute} changes in training ({was.text} when the loop began, {mark.text} now), "
-                    "and of a container a snapshot has only the items",
-                    hint="register an object that holds the container and the number, or give the class the methods "
-                    "state_dict and load_state_dict",
-                    exit_code=1,
-                )
+        self._unsaved.check(self._attributes(), (), self._held.forgotten)
         items = content(self.thing)
         if (place := unsaveable(items, self._name)) is not None:
             raise RankupError(
@@ -132,10 +127,3 @@ class ContainerAdapter(Adapter):
             thing.update(loaded)
         else:
             thing.extend(loaded)
-
-
-def _attributes(thing: Any) -> dict[str, Mark]:
-    """Plain attributes of a container of a class of the script's."""
-    if not has_own_attributes(thing):
-        return {}
-    return {name: mark for name, value in attributes_of(thing) if (mark := mark_of(value)) is not None}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -47,8 +47,8 @@ _KINDS = {kind.__name__: kind for kind in (list, dict, set, deque, OrderedDict, 
 
 
 class ObjectAdapter(Adapter):
-    """``known``: gives the ids of what snapshots hold without the object; ``forgotten``: names of attributes that are
-    neither saved nor compared; ``has_state``: whether its own ``state_dict`` is in them too."""
+    """``known``: gives the ids of what snapshots hold without the object; ``has_state``: whether its own ``state_dict``
+    is in them too."""
 
     def __init__(
         self,
@@ -57,13 +57,11 @@ class ObjectAdapter(Adapter):
         device: torch.device,
         held: Held,
         known: Callable[[Any], set[int]],
-        forgotten: Container[str] = (),
         *,
         has_state: bool = False,
     ) -> None:
         super().__init__("object", name, thing, self._changed, self._restore)
         self._held = held
-        self._forgotten = forgotten
         self._device = device
         self._known, self._has_state = known, has_state
         self._passed = Passed({}, {}, {})  # what a process makes before its loop
@@ -95,7 +93,7 @@ class ObjectAdapter(Adapter):
         self._check_holders(passed, paths)
         if self._unsaved is not None:
             ends = {(id(leaf.holder), written(leaf.path[-1:])) for leaf in leaves}
-            self._unsaved.check(self._walk(leaves), ends, self._forgotten)
+            self._unsaved.check(self._walk(leaves), ends, self._held.forgotten)
         saved = [*self._changed_pointers(passed.pointers, identities), *self._gone(passed, paths)]
         for leaf in leaves:
             if self._begun.get(leaf.path) == changing_mark(leaf.value):
@@ -306,7 +304,7 @@ class ObjectAdapter(Adapter):
         return Walk(self._known(self.thing) - {id(self.thing)} | saved).look({self._name: self.thing})
 
     def _is_forgotten(self, path: Path) -> bool:
-        return any(key in self._forgotten for _, key in path)
+        return any(key in self._held.forgotten for _, key in path)
 
     def _adapted(self, value: Any) -> Adapter | None:
         if isinstance(value, (nn.Module, Optimizer)):

@@ -53,7 +53,6 @@ def register(run: RunContext, things: Mapping[str, Any], *, per_rank: bool) -> V
             prepared,
             partial(_held, run),
             lambda thing: declared(run, before=thing)[0],
-            run.forgotten,
         )
         for key, stateful in as_stateful(name, thing, has).items():
             if not isinstance(stateful, Value):
@@ -115,7 +114,7 @@ def _held(run: RunContext) -> Held:
     if run.held is None:
         from rankup.runtime.checkpointing.identities import Held
 
-        run.held = Held()
+        run.held = Held(run.forgotten)
     return run.held
 
 

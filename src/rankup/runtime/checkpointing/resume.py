@@ -30,9 +30,8 @@ def resume(run: RunContext, parts: StateParts, found: Snapshot, feed: DataFeed) 
     belongs to another run, or if a value that it has noted would be lost. A collective."""
     then = _watched(run, found)
     noted: Noted = then["noted"]
-    caches = {
-        path: told for path, told in then["caches"].items() if len(told) > 2
-    }  # those with their content
+    # Those with their content.
+    caches = {path: told for path, told in then["caches"].items() if len(told) > 2}
     again = _registered_since(run, found.metadata["registered"], caches | noted)
     state.check(run, parts, found.metadata, again)
     lost = None

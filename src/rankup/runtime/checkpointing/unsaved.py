@@ -1,4 +1,4 @@
-"""What a registered object holds that no snapshot can contain: a place in an iterator, a function, a Decimal.
+"""What a registered thing holds that no snapshot can contain: a place in an iterator, a function, a Decimal.
 
 It must not change in training, or a resume would lose it in silence.
 """
@@ -27,7 +27,7 @@ _END = re.compile(r"(\.[^.\[\]]*|\[[^\[\]]*\])$")  # of a path
 
 
 class Unsaved:
-    """Of one registered object."""
+    """Of one registered thing."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -46,7 +46,7 @@ class Unsaved:
             holders = [*_holders(walk, path)]
             stays = _place(*holders[0]) if holders else None
             was, stayed = self._seen.setdefault(path, (mark, _reference(stays)))
-            if stayed() is not None and stayed() is not stays:  # what each step makes anew is no state
+            if stayed() is not None and stayed() is not stays:  # a step has made it anew
                 self._seen[path] = mark, _reference(stays)
                 continue
             if not differ(was, mark):

@@ -1,7 +1,7 @@
 """What is said of values that a resume would lose: their names, and the call that cures each.
 
-``choice`` is that of ``--lost``: with ``ACCEPT`` there is no error; with ``STOP``, in a job of a queue, where nobody
-watches, there is one before anything is lost.
+``choice`` is that of ``--lost``. ``ACCEPT`` gives no error. ``STOP``, the choice in a job of a queue, gives one before
+anything is lost.
 """
 
 from __future__ import annotations

@@ -67,9 +67,8 @@ class UnregisteredWatch:
         self._begun: dict[str, Mark] = {}
         self._constants: dict[str, Mark] = {}  # of these, tensors and modules
         self._left: set[str] = set()  # variables with what an earlier loop has left there
-        self._names: dict[
-            str, int
-        ] = {}  # of prepared and registered things → their ids, since the loop began
+        # Of prepared and registered things → their ids, since the loop began.
+        self._names: dict[str, int] = {}
         self._first: dict[str, Mark] | None = None  # after the first step
         self._first_epoch = 0  # the epoch of that step
         # What had a state after the first step and is the same thing still, and not one of each step: path → it.
@@ -131,8 +130,8 @@ class UnregisteredWatch:
         self._keep_made(self._look())
 
     def _keep_made(self, now: Walk) -> None:
-        contents = _contents(_with_inherited(now))
-        left = {name for name in self._left if _contents(self._begun).get(name, {}) == contents.get(name, {})}
+        begun, contents = _contents(self._begun), _contents(_with_inherited(now))
+        left = {name for name in self._left if begun.get(name, {}) == contents.get(name, {})}
         made = now.variables.keys() - (self._variables - self._left) - left
         _MADE_BY_LOOPS.update({name: (self._training, contents.get(name, {})) for name in made})
 
