@@ -239,6 +239,7 @@ class Phases:
         self.current: Any = self.phases[0]
         self.pair: tuple[list[int], list[int]] = ([], [])
         self.log: list[Any] = [SimpleNamespace(steps=0)]
+        self.mixed: list[Any] = [SimpleNamespace(), 1, 2]
         self.mode = Mode.COLD
         self.asides = (
             SimpleNamespace(mode=Mode.WARM),
@@ -267,6 +268,10 @@ def shrink(phases: Phases, first: list[int], step: int) -> None:
     phases.current.steps += 1
     if len(phases.phases) > 1:
         phases.phases.pop()
+
+
+def shorten(phases: Phases, first: list[int], step: int) -> None:
+    del phases.mixed[2:]
 
 
 def with_phases(folder: Path, killed: int | None, body: Any) -> Any:
@@ -318,6 +323,7 @@ def test_lists_in_a_tuple_parameters_and_what_was_appended_to_a_list_of_objects_
     [
         (move, "phases.current is another of its objects than when the loop began"),
         (point, "phases.aside is another of the run's things than when the loop began"),
+        (shorten, "phases.mixed[2] is gone, which was there when the loop began"),
         (shrink, "phases.phases[1] is gone, which was there when the loop began"),
     ],
 )

@@ -65,6 +65,11 @@ def set_and_give(run: rankup.Run, held: Held) -> torch.Tensor:
     return held.state
 
 
+def make_a_schedule(run: rankup.Run, held: Held) -> None:
+    if run.global_step == 2:
+        torch.optim.lr_scheduler.StepLR(run._context.optimizers[0], 5)  # it replaces the optimizer's step
+
+
 def take_time(run: rankup.Run, held: Held) -> None:
     held.took = 0.1 * run.world.rank + run.global_step
 
@@ -85,6 +90,11 @@ def test_a_value_that_another_variable_has_too_is_noted(tmp_path: Path):
 
 def test_a_reading_of_a_clock_is_not_noted(tmp_path: Path):
     (said,) = run_ranks(train, 1, tmp_path, read_clocks)
+    assert said == ""
+
+
+def test_what_a_library_does_to_its_own_functions_is_not_noted(tmp_path: Path):
+    (said,) = run_ranks(train, 1, tmp_path, make_a_schedule)
     assert said == ""
 
 

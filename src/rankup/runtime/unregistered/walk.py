@@ -221,8 +221,6 @@ class Walk:
             if not (own and name in OF_TORCH)
             and (id(value), name) not in self._known
             and not (foreign and mark_of(held) is not None)  # of a library: its state counts
-            # A schedule replaces its optimizer's step.
-            and not (own and of_library(type(value)) and is_function(held))
             # A weight that its module computes anew in each forward pass, as a pruned one.
             and not (isinstance(value, nn.Module) and getattr(held, "grad_fn", None) is not None)
         ]
