@@ -472,7 +472,7 @@ class Bank(nn.Module):
 
 def delete(folder: Path, killed: int | None) -> Any:
     run = rankup.init(
-        snapshots=rankup.Snapshots(every="2 steps", directory=folder, asynchronous=False), precision="fp64"
+        snapshots=rankup.Snapshots(every="1 steps", directory=folder, asynchronous=False), precision="fp64"
     )
     model, opt, data = run.prepare(
         nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.01), rankup.ResidentData(X), global_batch=6
@@ -481,17 +481,18 @@ def delete(folder: Path, killed: int | None) -> Any:
     first.warm = first.cold = second.made = None  # type: ignore[attr-defined]
     bank, second.bank = Bank(), Bank()  # type: ignore[attr-defined]
     run.register(first=first, second=second, bank=bank)
-    for x in run.steps(data, epochs=3):
-        if run.global_step == killed:
-            return None
-        if run.global_step == 0:
-            first.made = second.made = []  # type: ignore[attr-defined]
-        if run.global_step == 3:
-            del first.warm  # type: ignore[attr-defined]
-        x = bank(second.bank(x))  # type: ignore[attr-defined]
-        model(x).square().mean().backward()
-        opt.step()
-        opt.zero_grad()
+    for epoch in run.epochs(3):
+        for x in epoch:
+            if run.global_step == killed:
+                return None
+            if run.global_step == 0:
+                first.made = second.made = []  # type: ignore[attr-defined]
+            if run.global_step == 3:
+                del first.warm  # type: ignore[attr-defined]
+            x = bank(second.bank(x))  # type: ignore[attr-defined]
+            model(x).square().mean().backward()
+            opt.step()
+            opt.zero_grad()
     shared = first.made is second.made  # type: ignore[attr-defined]
     return hasattr(first, "warm"), hasattr(first, "cold"), shared, bank.count.item(), second.bank.count.item()  # type: ignore[attr-defined]
 
