@@ -305,6 +305,7 @@ def switch(folder: Path, what: str, value: Any, forgotten: tuple[str, ...]) -> s
         ("losses['first']", functional.l1_loss, "mse_loss", "l1_loss"),
         ("mode", Hot(), "a Warm", "a Hot"),
         ("hook", print, "None", "print"),
+        ("hook", Hot(), "None", "a Hot"),
         ("draw", None, "one", "two"),
     ],
 )

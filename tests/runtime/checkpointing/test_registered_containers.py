@@ -239,6 +239,7 @@ class Phases:
         self.current: Any = self.phases[0]
         self.pair: tuple[list[int], list[int]] = ([], [])
         self.log: list[Any] = [SimpleNamespace(steps=0)]
+        self.best: Any = None  # before the objects
         self.mixed: list[Any] = [SimpleNamespace(), 1, 2]
         self.mode = Mode.COLD
         self.asides = (
@@ -268,6 +269,10 @@ def shrink(phases: Phases, first: list[int], step: int) -> None:
     phases.current.steps += 1
     if len(phases.phases) > 1:
         phases.phases.pop()
+
+
+def choose(phases: Phases, first: list[int], step: int) -> None:
+    phases.best = phases.phases[0]
 
 
 def shorten(phases: Phases, first: list[int], step: int) -> None:
@@ -323,6 +328,7 @@ def test_lists_in_a_tuple_parameters_and_what_was_appended_to_a_list_of_objects_
     [
         (move, "phases.current is another of its objects than when the loop began"),
         (point, "phases.aside is another of the run's things than when the loop began"),
+        (choose, "phases.best is another of its objects than when the loop began"),
         (shorten, "phases.mixed[2] is gone, which was there when the loop began"),
         (shrink, "phases.phases[1] is gone, which was there when the loop began"),
     ],

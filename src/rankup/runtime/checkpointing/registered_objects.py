@@ -188,9 +188,11 @@ class ObjectAdapter(Adapter):
         was_there = {**self._passed.holders, **self._passed.again}
         now = {**passed.holders, **passed.again}
         begun = {id(each) for each in was_there.values()}
-        for path, was in was_there.items():
-            if path in now and now[path] is not was and id(now[path]) in begun:
+        for path, holder in now.items():
+            had_other = was_there[path] is not holder if path in was_there else path in self._kinds
+            if had_other and id(holder) in begun:
                 raise self._moved(path, "is another of its objects than when the loop began")
+        for path in was_there:
             # What is reached again is looked into by its other path alone.
             if path and path not in now and path not in leaves and path[:-1] in passed.holders:
                 raise self._moved(path, "is gone, which was there when the loop began")

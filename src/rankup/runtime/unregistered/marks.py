@@ -53,7 +53,8 @@ _LONGEST_NUMBER = 8  # characters of one that is written with all its digits
 class Mark(NamedTuple):
     """``digest`` is the same for the same content. ``text`` is for messages. ``content``: [the value], if it is plain
     and small. ``plain``: whether it is a plain value, and not the state of an object. ``named``: ``FUNCTION`` if it
-    tells only which function, class or module this is, ``OBJECT`` if it tells only the class of an object."""
+    tells only which function, class or module this is, or the class of an object of the script's, ``OBJECT`` if it
+    tells only that of a library's."""
 
     digest: str
     text: str
@@ -116,9 +117,9 @@ def mark_of_state(value: Any) -> Mark | None:
     return None
 
 
-def mark_of_name(value: Any) -> Mark:
-    """Of a function, a class or a module: which one it is. Of anything else: its class. What they hold is looked at
-    apart."""
+def mark_of_name(value: Any, *, own: bool = False) -> Mark:
+    """Of a function, a class or a module: which one it is. Of anything else: its class, the script's ``own`` or a
+    library's. What they hold is looked at apart."""
     function = value.__func__ if isinstance(value, MethodType) else value
     if isinstance(function, ModuleType):
         name = function.__name__
@@ -129,7 +130,7 @@ def mark_of_name(value: Any) -> Mark:
     else:
         kind = type(value)
         name, text = f"{kind.__module__}.{kind.__qualname__}", f"a {kind.__qualname__}"
-        return Mark(name, text, plain=False, named=OBJECT)
+        return Mark(name, text, plain=False, named=FUNCTION if own else OBJECT)
     return Mark(f"the {name}", function.__name__, plain=False, named=FUNCTION)
 
 
@@ -145,8 +146,8 @@ def is_function(value: Any) -> bool:
 
 
 def differ(was: Mark, now: Mark) -> bool:
-    """Whether a value has changed. An object in the place of a plain value, or the other way round, is something that
-    the script has opened or closed."""
+    """Whether a value has changed. A library's object in the place of a plain value, or the other way round, is
+    something that the script has opened or closed."""
     if OBJECT in (was.named, now.named) and not (was.named and now.named):
         return False
     return was.digest != now.digest

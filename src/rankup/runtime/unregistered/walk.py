@@ -156,7 +156,7 @@ class Walk:
             self.things.setdefault(path, value)
             return
         self.objects.setdefault(path, value)
-        self.names.setdefault(path, mark_of_name(value))
+        self.names.setdefault(path, mark_of_name(value, own=not of_library(type(value))))
         if isinstance(value, (list, tuple, deque, dict)):
             items = list(value.items() if isinstance(value, dict) else enumerate(value))
             kind = type(value).__name__
