@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from rankup.runtime.data.samplers import SampledOrder
 
 # Pieces that are indexed together; resident data holds as many gathered batches at a time, and no more.
-CHUNK = 16
+CHUNK = 64
 _NAMED = 4  # changes in a message
 
 
