@@ -14,7 +14,7 @@ def traceback(error: str, label: str = "", line: int = 3) -> str:
     lines = [
         "Traceback (most recent call last):",
         f'  File "/home/user/train.py", line {line}, in <module>',
-        "    train()",
+        "    raise failure",
         error,
     ]
     return "".join(f"{label}{text}\n" for text in lines)
@@ -58,6 +58,24 @@ def test_a_traceback_that_lines_follow_may_have_been_caught_if_nobody_else_tells
     assert explain(tmp_path, job=text).confidence.value == "sure"
     lost = traceback("ValueError: no", "[rank1]: ") + "done\n" + traceback(CLOSED, "[rank0]: ")
     assert explain(tmp_path, job=lost).confidence.value == "sure"
+
+
+@pytest.mark.parametrize(
+    ("source", "file", "confidence"),
+    [
+        ("raise ValueError(text)", "/home/user/train.py", "sure"),
+        ("assert rank < size, text", "/home/user/train.py", "sure"),
+        ("x = table[name]", "/home/user/train.py", "likely"),
+        ("raise ValueError(text)", "/env/lib/python3.11/site-packages/x/y.py", "likely"),
+    ],
+)
+def test_an_exception_is_the_cause_for_sure_only_in_words_of_the_script(tmp_path, source, file, confidence):
+    text = (
+        f'Traceback (most recent call last):\n  File "{file}", line 3, in f\n    {source}\nValueError: no\n'
+    )
+    found = explain(tmp_path, job=text)
+    assert (found.code, found.confidence.value) == ("python-exception", confidence)
+    assert ("other data" in found.why) == (confidence == "likely")
 
 
 @pytest.mark.parametrize("label", ["", "[rank0]: "])
@@ -112,7 +130,7 @@ def test_a_lost_connection_to_a_loaders_worker_is_no_other_rank(tmp_path):
     text += '\n  File "/env/lib/python3.11/multiprocessing/connection.py", line 9, in _recv\n    read()\n'
     found = explain(tmp_path, job=text + "ConnectionResetError: [Errno 104] Connection reset by peer\n")
     assert found.code == "loader-worker-killed"
-    text = traceback("").replace("train()", "for batch in DataLoader(data, 2): pass").rstrip()
+    text = traceback("").replace("raise failure", "for batch in DataLoader(data, 2): pass").rstrip()
     text += (
         "\nobject address  : 0x7f0\nobject repr     : ConnectionResetError(104, 'Connection reset by peer')\n"
     )

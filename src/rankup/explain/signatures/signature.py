@@ -83,6 +83,11 @@ PYTHON_EXCEPTION = Signature(
         "submit-unexplained",
     ),  # in words of their own
 )
+UNEXPECTED = replace(
+    PYTHON_EXCEPTION,
+    cause="the quoted line met what it does not expect: other data, another option, or another version of a package",
+    likely=True,
+)
 EXCEPTION_LINE = replace(
     PYTHON_EXCEPTION,
     fix="its traceback is not in the log: look for it in the logs of the ranks",
