@@ -144,6 +144,13 @@ ORDINARY = [
     "Solving environment: done",
     "UCX  WARN  UCP version is incompatible, required: 1.15, actual: 1.10",
     "INFO:    Creating SIF file, already cached layers are not fetched",
+    "Annotation format: COCO, 80 categories, invalid boxes: 0",
+    "Missing keys none, unexpected keys none; the vocabulary has 32000 samples",
+    "callback 3 is not serializable and left out",
+    "RuntimeWarning: Couldn't find ffmpeg or avconv",
+    "Couldn't find files in the cache, reading them",
+    "train: Scanning labels... 100 images, 2 empty, 0 corrupt",
+    "limits: 8 GPUs requested, 8 GPUs there",
 ]
 
 
