@@ -194,6 +194,7 @@ UNCLEAR = [
     "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
     "NotImplementedError: Cannot copy out of meta tensor; no data!",
     "SyntaxError: invalid syntax",
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1048475.67 GiB",
     "requests.exceptions.HTTPError: 403 Client Error: Forbidden for url: https://example.org/a",
 ]
 
