@@ -69,10 +69,12 @@ def test_a_traceback_that_lines_follow_may_have_been_caught_if_nobody_else_tells
         ("raise ValueError(text)", "/env/lib/python3.11/site-packages/x/y.py", "likely"),
     ],
 )
-def test_an_exception_is_the_cause_for_sure_only_in_words_of_the_script(tmp_path, source, file, confidence):
-    text = (
-        f'Traceback (most recent call last):\n  File "{file}", line 3, in f\n    {source}\nValueError: no\n'
-    )
+@pytest.mark.parametrize("label", ["", "[rank1]: "])
+def test_an_exception_is_the_cause_for_sure_only_in_words_of_the_script(
+    tmp_path, label, source, file, confidence
+):
+    text = traceback("ValueError: no", label).replace("/home/user/train.py", file)
+    text = text.replace("raise failure", source)
     found = explain(tmp_path, job=text)
     assert (found.code, found.confidence.value) == ("python-exception", confidence)
     assert ("other data" in found.why) == (confidence == "likely")
@@ -84,10 +86,10 @@ def test_an_exception_is_the_cause_for_sure_only_in_words_of_the_script(tmp_path
 )
 def test_a_traceback_at_the_end_goes_before_those_after_which_the_program_went_on(tmp_path, label, end):
     caught = traceback("FileNotFoundError: [Errno 2] No such file or directory: 'a.png'", label)
-    text = f"{caught}{label}left out\n{caught}{label}epoch 1\n" + traceback("KeyError: 'label'", label) + end
+    text = f"{caught}{label}left out\n{caught}{label}epoch 1\n" + traceback("RuntimeError: stop", label) + end
     found = explain(tmp_path, job=text)
     assert (
-        "failed: KeyError: 'label'" in found.message.replace(" first", "")
+        "failed: RuntimeError: stop" in found.message.replace(" first", "")
         and found.confidence.value == "sure"
     )
 
@@ -109,7 +111,8 @@ def test_a_message_with_an_empty_line_is_whole(tmp_path):
 
 def inside(library: str, function: str, error: str, source: str) -> str:
     return traceback(error).replace(
-        "    train()\n", f'    {source}\n  File "/env/lib/{library}", line 9, in {function}\n    inner()\n'
+        "    raise failure\n",
+        f'    {source}\n  File "/env/lib/{library}", line 9, in {function}\n    inner()\n',
     )
 
 
