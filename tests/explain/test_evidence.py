@@ -450,7 +450,7 @@ CASES = {
         "python-exception",
         'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    trainer.train()\n'
         '  File "/env/lib/python3.11/site-packages/transformers/trainer.py", line 17, in train\n'
-        "    loss = loss / steps\nTypeError: unsupported operand type(s) for /: 'str' and 'int'\n",
+        "    for loss in losses:\nTypeError: 'float' object is not iterable\n",
     ),
     "an excerpt of an assertion and its name alone": (
         "file-not-found",

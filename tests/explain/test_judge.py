@@ -14,7 +14,7 @@ def traceback(error: str, label: str = "", line: int = 3) -> str:
     lines = [
         "Traceback (most recent call last):",
         f'  File "/home/user/train.py", line {line}, in <module>',
-        "    train()",
+        "    raise failure",
         error,
     ]
     return "".join(f"{label}{text}\n" for text in lines)
@@ -60,16 +60,36 @@ def test_a_traceback_that_lines_follow_may_have_been_caught_if_nobody_else_tells
     assert explain(tmp_path, job=lost).confidence.value == "sure"
 
 
+@pytest.mark.parametrize(
+    ("source", "file", "confidence"),
+    [
+        ("raise ValueError(text)", "/home/user/train.py", "sure"),
+        ("assert rank < size, text", "/home/user/train.py", "sure"),
+        ("x = table[name]", "/home/user/train.py", "likely"),
+        ("raise ValueError(text)", "/env/lib/python3.11/site-packages/x/y.py", "likely"),
+    ],
+)
+@pytest.mark.parametrize("label", ["", "[rank1]: "])
+def test_an_exception_is_the_cause_for_sure_only_in_words_of_the_script(
+    tmp_path, label, source, file, confidence
+):
+    text = traceback("ValueError: no", label).replace("/home/user/train.py", file)
+    text = text.replace("raise failure", source)
+    found = explain(tmp_path, job=text)
+    assert (found.code, found.confidence.value) == ("python-exception", confidence)
+    assert ("other data" in found.why) == (confidence == "likely")
+
+
 @pytest.mark.parametrize("label", ["", "[rank0]: "])
 @pytest.mark.parametrize(
     "end", ["", "srun: error: node1: task 0: Exited with exit code 1\n"], ids=["alone", "srun"]
 )
 def test_a_traceback_at_the_end_goes_before_those_after_which_the_program_went_on(tmp_path, label, end):
     caught = traceback("FileNotFoundError: [Errno 2] No such file or directory: 'a.png'", label)
-    text = f"{caught}{label}left out\n{caught}{label}epoch 1\n" + traceback("KeyError: 'label'", label) + end
+    text = f"{caught}{label}left out\n{caught}{label}epoch 1\n" + traceback("RuntimeError: stop", label) + end
     found = explain(tmp_path, job=text)
     assert (
-        "failed: KeyError: 'label'" in found.message.replace(" first", "")
+        "failed: RuntimeError: stop" in found.message.replace(" first", "")
         and found.confidence.value == "sure"
     )
 
@@ -91,7 +111,8 @@ def test_a_message_with_an_empty_line_is_whole(tmp_path):
 
 def inside(library: str, function: str, error: str, source: str) -> str:
     return traceback(error).replace(
-        "    train()\n", f'    {source}\n  File "/env/lib/{library}", line 9, in {function}\n    inner()\n'
+        "    raise failure\n",
+        f'    {source}\n  File "/env/lib/{library}", line 9, in {function}\n    inner()\n',
     )
 
 
@@ -112,7 +133,7 @@ def test_a_lost_connection_to_a_loaders_worker_is_no_other_rank(tmp_path):
     text += '\n  File "/env/lib/python3.11/multiprocessing/connection.py", line 9, in _recv\n    read()\n'
     found = explain(tmp_path, job=text + "ConnectionResetError: [Errno 104] Connection reset by peer\n")
     assert found.code == "loader-worker-killed"
-    text = traceback("").replace("train()", "for batch in DataLoader(data, 2): pass").rstrip()
+    text = traceback("").replace("raise failure", "for batch in DataLoader(data, 2): pass").rstrip()
     text += (
         "\nobject address  : 0x7f0\nobject repr     : ConnectionResetError(104, 'Connection reset by peer')\n"
     )

@@ -144,6 +144,13 @@ ORDINARY = [
     "Solving environment: done",
     "UCX  WARN  UCP version is incompatible, required: 1.15, actual: 1.10",
     "INFO:    Creating SIF file, already cached layers are not fetched",
+    "Annotation format: COCO, 80 categories, invalid boxes: 0",
+    "Missing keys none, unexpected keys none; the vocabulary has 32000 samples",
+    "callback 3 is not serializable and left out",
+    "RuntimeWarning: Couldn't find ffmpeg or avconv",
+    "Couldn't find files in the cache, reading them",
+    "train: Scanning labels... 100 images, 2 empty, 0 corrupt",
+    "limits: 8 GPUs requested, 8 GPUs there",
 ]
 
 
@@ -160,6 +167,43 @@ def test_a_table_becomes_a_signature():
     assert (found.level, found.exits, found.rules) == (Level.WEAK, (-9,), ("RK101 no-srun",))
 
 
+def test_what_may_be_something_else_too_is_a_probable_cause():
+    found = signature_of_table("name", GOOD | {"may_be": ["c"]})
+    assert found.regex.search("c") and not found.likely and found.perhaps.likely
+
+
+CLEAR = [
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0. Some of the step tasks have been OOM Killed.",
+    "slurmstepd: error: *** JOB 1 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***",
+    "OSError: [Errno 28] No space left on device",
+    "Lmod has detected the following error: The following module(s) are unknown: cuda/99",
+    "RuntimeError: The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).",
+    "RuntimeError: CUDA error: invalid device ordinal",
+    "PermissionError: [Errno 13] Permission denied: '/results/out.txt'",
+    "NVRM: Xid (PCI:0000:65:00): 79, pid=1234, GPU has fallen off the bus.",
+    "IndexError: Target 10 is out of bounds.",
+]
+UNCLEAR = [
+    "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    "NVRM: Xid (PCI:0000:65:00): 31, pid=1234, MMU Fault",
+    "PermissionError: [Errno 13] Permission denied",
+    "git@github.com: Permission denied (publickey).",
+    "omegaconf.errors.ConfigAttributeError: Missing key pretty",
+    "ImportError: tokenizers>=0.11.1 is required, try: pip install transformers -U",
+    "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
+    "NotImplementedError: Cannot copy out of meta tensor; no data!",
+    "SyntaxError: invalid syntax",
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1048475.67 GiB",
+    "requests.exceptions.HTTPError: 403 Client Error: Forbidden for url: https://example.org/a",
+]
+
+
+@pytest.mark.parametrize(("lines", "likely"), [(CLEAR, False), (UNCLEAR, True)], ids=["clear", "unclear"])
+def test_a_message_that_has_one_cause_is_sure_and_one_that_has_several_is_not(lines, likely):
+    assert [line for line in lines if signature_of(line).likely is not likely] == []
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -170,6 +214,8 @@ def test_a_table_becomes_a_signature():
         {"exits": ["-9"]},
         {"exits": [True]},
         {"likely": "yes"},
+        {"may_be": "a"},
+        {"may_be": ["("]},
         {"what": 3},
     ],
 )

@@ -22,6 +22,7 @@ from rankup.explain.signatures.signature import (
     ERROR_LINE,
     EXCEPTION_LINE,
     PYTHON_EXCEPTION,
+    UNEXPECTED,
     Level,
     Signature,
 )
@@ -299,6 +300,10 @@ def _signature_of_chain(chain: Sequence[Traceback]) -> tuple[Signature, Tracebac
     named = next(one for one in reversed(chain) if not signature_of(one.text, suspected=True))
     if not named.finished:
         return CUT_OFF, named
-    if named.frames and _RAISES.match(named.source) and (known := signature_of_place(named.frames[-1].file)):
+    raised = _RAISES.match(named.source)
+    if raised and (known := signature_of_place(named.frames[-1].file)):
         return known, named
-    return PYTHON_EXCEPTION if named.frames else EXCEPTION_LINE, named
+    if not named.frames:
+        return EXCEPTION_LINE, named
+    # What the script says in its own words is the cause; what Python or a library says of a line seldom is.
+    return PYTHON_EXCEPTION if raised and not named.frames[-1].is_library else UNEXPECTED, named

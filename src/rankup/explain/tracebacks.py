@@ -62,10 +62,11 @@ _ADVICE = (
 class Frame:
     file: str
     quotes: list[Quote]
+    source: str = ""  # the line of source code, without what a launcher or a logger puts before it
 
-    @property
-    def source(self) -> str:
-        return self.quotes[1].text.strip() if len(self.quotes) > 1 else ""
+    def add(self, text: str, quote: Quote) -> None:
+        self.source = text.strip()
+        self.quotes.append(quote)
 
     @property
     def is_library(self) -> bool:
@@ -232,7 +233,7 @@ class Tracebacks:
             return False
         self._open = Traceback(rank, 0, at=at)
         if self._before is not None:
-            self._open.frames.append(Frame("", [self._before] * 2))
+            self._open.frames.append(Frame("", [self._before] * 2, self._before.text.strip()))
         self._close(text.strip(), quote)
         return True
 
@@ -268,7 +269,7 @@ class Tracebacks:
             return True
         if indent > trace.indent or not text.strip():
             if trace.frames and len(trace.frames[-1].quotes) == 1 and text.strip():
-                trace.frames[-1].quotes.append(quote)
+                trace.frames[-1].add(text, quote)
             return True
         if _EXCEPTION.match(said := _DUMPED.sub(r"\1: \2", text.strip())):
             self._close(said, quote)
@@ -276,7 +277,7 @@ class Tracebacks:
         if not trace.headless:
             return False  # a line of somebody else
         if trace.flat and len(trace.frames[-1].quotes) == 1:
-            trace.frames[-1].quotes.append(quote)
+            trace.frames[-1].add(text, quote)
             return True
         self._open = None
         return False

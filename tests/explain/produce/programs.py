@@ -139,7 +139,7 @@ def read(index):
     return torch.tensor(labels[index])
 """
         + _LOOP,
-        "python-exception",
+        "data-format",
         "KeyError: 3",
     ),
     _python(

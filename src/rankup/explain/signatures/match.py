@@ -4,7 +4,6 @@ tables."""
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import lru_cache
 
 from rankup.explain.signatures.signature import Level, Signature
@@ -62,7 +61,7 @@ def signature_of(text: str, *, suspected: bool = False) -> Signature | None:
 def signature_of_place(file: str) -> Signature | None:
     """That of an exception of which only the file is known that raised it: a probable cause."""
     found = next((s for s in SIGNATURES if any(re.search(place, file) for place in s.places)), None)
-    return replace(found, likely=True) if found else None
+    return found.perhaps if found else None
 
 
 class Matcher:
@@ -90,4 +89,5 @@ def _signature_of(text: str) -> Signature | None:
     if any(signature.level is Level.NOISE for signature in found):
         return None
     best = max(found, key=lambda signature: signature.level, default=None)
-    return next((signature for signature in found if best and signature.name in best.better), best)
+    best = next((signature for signature in found if best and signature.name in best.better), best)
+    return best if best is None or re.search(best.pattern, text) else best.perhaps

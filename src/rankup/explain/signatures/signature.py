@@ -36,6 +36,7 @@ class Signature:
     ``bare``: it says that a process died, not why. Any event that ends processes so (``exits``) and says why is better.
     ``warned``: it is a failure, although its logger calls it a warning.
     ``places``: files of packages; an exception that such a file raises itself is one of these, if no pattern knows it.
+    ``may_be``: a text that matches this, and not ``pattern``, has other causes too, which want another remedy.
     """
 
     name: str
@@ -54,10 +55,16 @@ class Signature:
     bare: bool = False
     warned: bool = False
     places: tuple[str, ...] = ()
+    may_be: str = ""
 
     @cached_property
     def regex(self) -> re.Pattern[str]:
-        return re.compile(self.pattern)
+        return re.compile("|".join(filter(None, (self.pattern, self.may_be))))
+
+    @cached_property
+    def perhaps(self) -> Signature:
+        """The same as a probable cause."""
+        return replace(self, likely=True)
 
 
 # Failures that no table names.
@@ -75,6 +82,11 @@ PYTHON_EXCEPTION = Signature(
         "lsf-memory",
         "submit-unexplained",
     ),  # in words of their own
+)
+UNEXPECTED = replace(
+    PYTHON_EXCEPTION,
+    cause="the quoted line met what it does not expect: other data, another option, or another version of a package",
+    likely=True,
 )
 EXCEPTION_LINE = replace(
     PYTHON_EXCEPTION,

@@ -14,7 +14,14 @@ from rankup.explain.signatures.signature import Level, Signature
 ORIGINS = ("slurm", "slurm_submit", "pbs", "lsf", "mpi", "nccl", "accelerators", "rendezvous", "collectives", "models",
            "files", "loaders", "frameworks", "trainers", "packages", "python", "system")  # fmt: skip
 _TEXTS = ("level", "what", "cause", "fix", "example")
-_LISTS: Mapping[str, type] = {"pattern": str, "rules": str, "exits": int, "better": str, "places": str}
+_LISTS: Mapping[str, type] = {
+    "pattern": str,
+    "rules": str,
+    "exits": int,
+    "better": str,
+    "places": str,
+    "may_be": str,
+}
 
 
 def read_signatures() -> tuple[Signature, ...]:
@@ -29,7 +36,7 @@ def read_signatures() -> tuple[Signature, ...]:
 
 
 def signature_of_table(name: str, values: Mapping[str, Any]) -> Signature:
-    """One table. ``pattern`` lists alternatives; a rule is its code and its name, which the reader is shown."""
+    """One table. ``pattern`` and ``may_be`` list alternatives; a rule is its code and name, which readers see."""
     for key, value in values.items():
         if key in _LISTS:
             good = isinstance(value, list) and all(type(item) is _LISTS[key] for item in value)
@@ -40,8 +47,8 @@ def signature_of_table(name: str, values: Mapping[str, Any]) -> Signature:
     given: dict[str, Any] = {key: tuple(value) if key in _LISTS else value for key, value in values.items()}
     try:
         level = Level[given.pop("level", "root").upper()]
-        pattern = "|".join(given.pop("pattern"))
-        re.compile("|".join((pattern, *given.get("places", ()))))
-        return Signature(name=name, level=level, pattern=pattern, **given)
+        given |= {key: "|".join(given[key]) for key in ("pattern", "may_be") if key in given}
+        re.compile("|".join((given["pattern"], given.get("may_be", ""), *given.get("places", ()))))
+        return Signature(name=name, level=level, **given)
     except (KeyError, TypeError, re.error) as error:
         raise ValueError(f"[{name}] is not a signature: {error}") from error
