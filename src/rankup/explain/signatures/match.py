@@ -38,7 +38,9 @@ _WORDS = (
     "probably activate", "to pad ", "can't move", "are not used by default", "no action", "need at least", "couldn't",
     "reducing loss", "6 feet", "library path", "tcl_async", "not compatible", "no data", "multiple of",
     "versionconflict", "diverged", "not proceeding", "is nan", "loss nan", "but these aren't", "unsupported cuda",
-    "mca parameter",
+    "mca parameter", "that is compatible", "a problem", "no such operator",
+    # the shells' words for a killed and for a crashed process, in other languages
+    "杀死", "段错误", "getötet", "matado", "убито", "speicherzugriff", "de segmentation", "de segmento", "сегментир",
 )  # fmt: skip
 _DIGITS = re.compile(r"\d+")
 _LONGEST = 4000
