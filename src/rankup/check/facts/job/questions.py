@@ -75,6 +75,45 @@ def nnodes(job: Job, launch: Launch) -> int | None:
     return job.number(value)
 
 
+def lacks_srun(job: Job, launch: Launch) -> bool:
+    """Whether a launcher of ranks runs on the first node alone, in a SLURM job of several nodes."""
+    return (
+        launch.step is None
+        and job.scheduler == "slurm"
+        and job.request.many_nodes
+        and job.complete
+        and not launch.command.in_loop
+        and not fans_out(job)
+    )
+
+
+_PROCESSES = {
+    "WORLD_SIZE",
+    "SLURM_NTASKS",
+    "SLURM_NPROCS",
+    "NUM_PROCESSES",
+    "OMPI_COMM_WORLD_SIZE",
+    "PMI_SIZE",
+}
+
+
+def number_of_processes(job: Job, value: Value) -> str | None:
+    """The variable of the number of processes that stands there, before the script's values were put in its place."""
+    for atom in value.atoms:
+        if isinstance(atom, Variable) and atom.name in _PROCESSES:
+            return atom.name
+    for name in _PROCESSES & job.assigned.keys():
+        if any(binding.value.atoms and _same(binding.value, value) for binding in job.assigned[name]):
+            return name
+    return None
+
+
+def _same(one: Value, other: Value) -> bool:
+    return len(one.atoms) == len(other.atoms) and all(
+        a.span == b.span for a, b in zip(one.atoms, other.atoms, strict=True)
+    )
+
+
 def nproc(job: Job, launch: Launch) -> int | None:
     """Processes per node; None for gpu, auto and what is unknown."""
     value = launch.options.get("nproc_per_node")

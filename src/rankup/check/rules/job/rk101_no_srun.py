@@ -6,16 +6,14 @@ from collections.abc import Iterator
 
 from rankup.check.document import Span
 from rankup.check.facts.job.job import Job, Launch
-from rankup.check.facts.job.questions import fans_out, nnodes
+from rankup.check.facts.job.questions import lacks_srun, nnodes
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
 
 
 def find(job: Job) -> Iterator[Match]:
-    if job.scheduler != "slurm" or not job.request.many_nodes or not job.complete or fans_out(job):
-        return
     for launch in job.launches:
-        if launch.step is not None or not _forms_ranks_on_nodes(launch) or launch.command.in_loop:
+        if not _forms_ranks_on_nodes(launch) or not lacks_srun(job, launch):
             continue
         nodes, count = job.request.nodes, nnodes(job, launch)
         at = launch.command.argv[0].span.start

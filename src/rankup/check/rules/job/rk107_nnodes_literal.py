@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankup.check.facts.job.job import Job, Launch
-from rankup.check.facts.job.questions import fans_out, is_written, nnodes
+from rankup.check.facts.job.questions import (
+    LOCAL,
+    endpoint,
+    fans_out,
+    host_of,
+    is_written,
+    lacks_srun,
+    nnodes,
+    number_of_processes,
+)
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
 
@@ -29,10 +38,12 @@ def find(job: Job) -> Iterator[Match]:
                 fix="Ask for one task per node: --ntasks-per-node=1, without --ntasks.",
             )
             continue
-        if nodes is None or count in (nodes, tasks):
+        if nodes is None or count in (nodes, tasks) or number_of_processes(job, value) is not None:
             continue
-        if count == 1 and not (launch.options.keys() & {"rdzv_endpoint", "master_addr"}):
-            continue  # a torchrun of its own on each node
+        if count == 1 and (
+            launch.step is None or not launch.options.keys() & {"rdzv_endpoint", "master_addr"}
+        ):
+            continue  # a torchrun of its own on each node, or RK101
         place = is_written(job.document, value)
         edits = (Edit(place, "$SLURM_NNODES"),) if place is not None and job.scheduler == "slurm" else ()
         shown = launch.words["nnodes"].span if place is not None else launch.span
@@ -42,32 +53,43 @@ def find(job: Job) -> Iterator[Match]:
         yield Match(
             job.document,
             shown,
-            f"{option}={count}{by}, but it is started on {nodes} node{'s' * (nodes > 1)}.",
+            f"{option}={count}{by}, but {'it is started on' if launch.step or nodes == 1 else 'the job has'} {nodes} "
+            f"node{'s' * (nodes > 1)}.",
             edits if launch.step is not None and nodes == job.request.nodes else (),
             fix=None if launch.is_torchrun else f"Use {option}=$SLURM_NNODES, which follows the directive.",
             why=None
             if count > nodes
             else "The other nodes' agents are refused, or form a second world that trains on its own.",
+            confidence=Confidence.LIKELY if nodes == 1 and _meets_elsewhere(launch) else None,
         )
 
 
 def _nodes(job: Job, launch: Launch) -> int | None:
     """On how many nodes it is certainly started."""
     step = launch.step
+    given = launch.options.keys() & {"node_rank", "machine_rank"}
     if step is not None:
         if step.in_loop or step.background or step.kind not in ("srun", "mpiexec", "mpirun"):
             return None
-        return step.nodes
+        return None if step.nodes == 1 and given else step.nodes
+    if lacks_srun(job, launch):
+        return job.request.nodes
     if (
         job.scheduler == "slurm"
         and "array" not in job.request.by_name
         and job.request.nodes == 1
         and not fans_out(job)
         and "nodes" in job.request.by_name
-        and not launch.options.keys() & {"node_rank", "machine_rank"}  # a job for each node, or by hand
+        and not given  # a job for each node, or by hand
     ):
         return 1
     return None
+
+
+def _meets_elsewhere(launch: Launch) -> bool:
+    """Whether its address is written down: a job for each node may meet there."""
+    found = endpoint(launch)
+    return found is not None and host_of(found[1]) not in (None, *LOCAL)
 
 
 def _alone(job: Job, launch: Launch) -> Iterator[Match]:
@@ -126,8 +148,8 @@ srun torchrun --nnodes=$NNODES --nproc_per_node=4 --rdzv_backend=c10d --rdzv_end
     ),
     silent=(
         """#!/bin/bash
-#SBATCH --nodes=1 --gpus-per-node=4
-torchrun --nnodes=2 --node_rank=$1 --master_addr=$2 --nproc_per_node=4 train.py
+#SBATCH --nodes=1 --gpus-per-node=4 --ntasks-per-node=1
+srun torchrun --nnodes=2 --node_rank=$1 --master_addr=$2 --nproc_per_node=4 train.py
 """,
         """#!/bin/bash
 #SBATCH --nodes=1 --gpus-per-node=4 --array=0-1

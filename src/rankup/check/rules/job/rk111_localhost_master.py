@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rankup.check.document import Span
 from rankup.check.facts.job.commands import Value, Variable
 from rankup.check.facts.job.job import Job, Launch
-from rankup.check.facts.job.questions import LOCAL, endpoint, host_of, nnodes, outputs_of, trains
+from rankup.check.facts.job.questions import LOCAL, endpoint, host_of, lacks_srun, nnodes, outputs_of, trains
 from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
 
@@ -17,7 +17,11 @@ _FIRST = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
 def find(job: Job) -> Iterator[Match]:
     for launch in job.launches:
         step = launch.step
-        if step is None or (step.nodes or 0) < 2 or step.in_loop:
+        if step is None:
+            if launch.is_torchrun and lacks_srun(job, launch):
+                yield from _of_launcher(job, launch, job.request.nodes)
+            continue
+        if (step.nodes or 0) < 2 or step.in_loop:
             continue
         if launch.forms_ranks:
             if (nnodes(job, launch) or 0) > 1 or "nnodes" in launch.options:

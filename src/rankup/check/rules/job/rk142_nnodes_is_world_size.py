@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankup.check.facts.job.commands import Value, Variable
+from rankup.check.facts.job.commands import Value
 from rankup.check.facts.job.job import Job
+from rankup.check.facts.job.questions import number_of_processes
 from rankup.check.rule import Match, Rule
 from rankup.findings.finding import Confidence, Severity
-
-_PROCESSES = {
-    "WORLD_SIZE",
-    "SLURM_NTASKS",
-    "SLURM_NPROCS",
-    "NUM_PROCESSES",
-    "OMPI_COMM_WORLD_SIZE",
-    "PMI_SIZE",
-}
 
 
 def find(job: Job) -> Iterator[Match]:
@@ -25,33 +17,19 @@ def find(job: Job) -> Iterator[Match]:
         value = launch.options.get("nnodes")
         if value is None or not nodes or not (launch.is_torchrun or launch.launcher == "accelerate"):
             continue
-        name = _name(job, value)
-        if name is None or (launch.step is not None and launch.step.tasks == _count(job, name, value)):
+        name = number_of_processes(job, value)
+        if name is None:
             continue
         count = _count(job, name, value)
+        follows = name not in job.assigned  # the scheduler's own number goes with the tasks (RK104)
+        if follows and launch.step is not None and launch.step.tasks == count:
+            continue
         if count is not None and count != nodes:
             yield Match(
                 job.document,
                 launch.words["nnodes"].span,
                 f"--nnodes is {name}, which is {count}: that is the number of processes, not of the {nodes} nodes.",
             )
-
-
-def _name(job: Job, value: Value) -> str | None:
-    """The variable of processes that stands there, before the script's values were put in its place."""
-    for atom in value.atoms:
-        if isinstance(atom, Variable) and atom.name in _PROCESSES:
-            return atom.name
-    for name in _PROCESSES & job.assigned.keys():
-        if any(binding.value.atoms and _same(binding.value, value) for binding in job.assigned[name]):
-            return name
-    return None
-
-
-def _same(one: Value, other: Value) -> bool:
-    return len(one.atoms) == len(other.atoms) and all(
-        a.span == b.span for a, b in zip(one.atoms, other.atoms, strict=True)
-    )
 
 
 def _count(job: Job, name: str, value: Value) -> int | None:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from rankup.check.facts.job.job import Job
+from rankup.check.facts.program.module import Call
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.value import objects
 from rankup.check.rule import Match, Rule
@@ -52,12 +53,11 @@ def _options(program: Program) -> set[str] | None:
     for module in program.modules:
         if any(node.attr == "argv" for node in module.of(ast.Attribute)):
             return None  # it reads or changes the arguments itself
-        if any(getattr(node.value, "attr", "") in _ADDING for node in module.of(ast.Assign)):
-            return None  # options are added under another name
-    if _handed_on(program):
+    renamed = _renamed(program)
+    if renamed is None or _handed_on(program):
         return None
     found = {"--help"}
-    for call in program.methods("add_argument"):
+    for call in [*program.methods("add_argument"), *renamed]:
         if call.spread:
             return None
         for given in call.node.args:
@@ -67,6 +67,27 @@ def _options(program: Program) -> set[str] | None:
             action = call.argument("action")
             if isinstance(action, (ast.Name, ast.Attribute)):  # argparse.BooleanOptionalAction
                 found.add("--no-" + given.value.removeprefix("--"))
+    return found
+
+
+def _renamed(program: Program) -> list[Call] | None:
+    """The calls of ``add = parser.add_argument`` by that name; None if it is used in any other way."""
+    found = []
+    for module in program.modules:
+        names = set()
+        for node in module.of(ast.Assign):
+            if getattr(node.value, "attr", "") in _ADDING:
+                (target, *others) = node.targets
+                if others or not isinstance(target, ast.Name) or node.value.attr != "add_argument":  # type: ignore[attr-defined]
+                    return None
+                names.add(target.id)
+        if not names:
+            continue
+        calls = [call for call in module.calls if isinstance(call.node.func, ast.Name) and call.last in names]
+        read = [node for node in ast.walk(module.tree) if isinstance(node, ast.Name) and node.id in names]
+        if len(read) != len(calls) + len(names):
+            return None
+        found += calls
     return found
 
 
@@ -110,6 +131,14 @@ RULE = Rule(
         + """parser = argparse.ArgumentParser()
 parser.add_argument("--data", required=True)
 parser.add_argument("--batch-size", type=int, default=64)
+args = parser.parse_args()
+print(torch.zeros(args.batch_size), args.data)
+""",
+        _JOB
+        + """parser = argparse.ArgumentParser()
+add = parser.add_argument
+add("--data", required=True)
+add("--batch-size", type=int)
 args = parser.parse_args()
 print(torch.zeros(args.batch_size), args.data)
 """,

@@ -35,7 +35,7 @@ def _trap_of(command: Command) -> Command | None:
 RULE = Rule(
     code="RK180",
     name="trap-without-signal",
-    severity=Severity.NOTE,
+    severity=Severity.WARNING,
     confidence=Confidence.LIKELY,
     what="A trap requeues the job, and the directives have no --signal.",
     why="Without it SLURM sends SIGTERM only at the time limit itself, seconds before SIGKILL (KillWait), and USR1 "
