@@ -43,8 +43,9 @@ def find(job: Job) -> Iterator[Match]:
                 said = f"sbatch has no option --{name}: it is one of srun."
                 yield Match(job.document, directive.span, said, (Edit(directive.span, ""),))
                 continue
-            elif not candidates and meant:
-                said = f"sbatch has no option --{name}; --{meant} is near."
+            elif not candidates and near:
+                said = f"sbatch has no option --{name}; {' and '.join(f'--{option}' for option in near)} "
+                said += "is near." if meant else "are near."
             else:
                 continue
             yield Match(job.document, span, said, (Edit(span, f"--{meant}"),) if meant else ())
