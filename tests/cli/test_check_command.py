@@ -225,6 +225,13 @@ def test_fix_repairs_what_is_safe_keeps_mode_and_line_ends_and_leaves_the_rest(f
     assert "srun" in job.read_text()
 
 
+@pytest.mark.parametrize("named", [".", "slurm-9.out"])
+def test_a_log_is_never_fixed(folder, capsys, named):
+    (folder / "slurm-9.out").write_text(LITERAL)
+    assert "fixed" not in check(capsys, "--unsafe-fixes", named)[1]
+    assert (folder / "slurm-9.out").read_text() == LITERAL
+
+
 def test_diff_writes_nothing_and_patch_takes_it(folder, capsys):
     (folder / "job.sh").write_text(LITERAL)
     code, out, _ = check(capsys, "--diff", "job.sh")
@@ -420,10 +427,10 @@ def test_explain_files_says_what_each_file_was_taken_for(folder, capsys):
     assert code == 0
     assert out.splitlines() == [
         "job.sh: job (its first line names a shell)",
-        "run.log: left out (it is a log)",
+        "run.log: left out (its name is that of a log)",
     ]
     _, out, _ = check(capsys, "--explain-files", "--json", ".")
-    assert json.loads(out)["run.log"] == {"kind": "left out", "why": "it is a log"}
+    assert json.loads(out)["run.log"] == {"kind": "left out", "why": "its name is that of a log"}
     _, out, _ = check(capsys, "--json", ".")
     answer = json.loads(out)
     assert answer["files"] == 1 and answer["checked"] == ["job.sh"]  # the log is not counted as checked

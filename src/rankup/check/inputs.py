@@ -31,11 +31,18 @@ _TRAINING = re.compile(
 #: What a file was taken for that nothing judges.
 LEFT_OUT = "left out"
 EMPTY = "it is empty"
-_OLD = re.compile(r"(\.(old|orig|bak|save|rej|swp)|~)$")
+#: A log's name, which the schedulers give to the output of a job.
+LOG_NAME = re.compile(r"\.(out|err|log|[oe]\d+([.-]\d+)?)$", re.I)
+_LEFT_BY_NAME = {"a log": LOG_NAME, "a copy": re.compile(r"(\.(old|orig|bak|save|rej|swp)|~)$", re.I)}
+_HEAD = re.compile(
+    r"(?:[ \t\r]*(?:#[^\n]*)?\n)*#(SBATCH|PBS|BSUB|COBALT)[ \t]+-"
+)  # a directive, before any command
+_HERE_DOCUMENT = re.compile(r"<<-?[ \t]*\\?(['\"]?)(\w+)\1[^\n]*\n.*?^[ \t]*\2[ \t\r]*$", re.S | re.M)
 _FENCE = re.compile(r"^[ \t]*```", re.M)
 _LOGGED = re.compile(
-    r"^\W*\d{4}-\d\d-\d\d[ T]|^\[?\d\d:\d\d:\d\d|^Traceback |^\s+File \"|\bit/s\b|^(slurmstepd|srun|sbatch): |\d+%\|"
-    r"|\b[Ee]poch[ :\[]+\d+.*\bloss\b|^W\d{4} |^\[rank\d+\]|NCCL (INFO|WARN)|^(INFO|WARNING|ERROR|DEBUG)[: ]"
+    r"^[^\w\"']*\d{4}-\d\d-\d\d[ T]|^\[?\d\d:\d\d:\d\d|^Traceback |^\s+File \"|\bit/s\b|^(slurmstepd|srun|sbatch): "
+    r"|\d+%\||\b[Ee]poch[ :\[]+\d+.*\bloss\b|^\W*[Ee]poch[ :\[]+\d|^W\d{4} |^\[rank\d+\]|NCCL (INFO|WARN)"
+    r"|^(INFO|WARNING|ERROR|DEBUG)[: ](?![\"'$])"
 )
 
 
@@ -89,11 +96,9 @@ def _excluded(path: Path, exclude: Iterable[str]) -> bool:
 
 def _add(inputs: Inputs, path: Path, read: Read, *, named: bool) -> None:
     document = read(path) if named or _worth_reading(path) else None
-    kind, why = kind_of(document) if document else ("", "it is not text")
+    kind, why = kind_of(document, named=named) if document else ("", "it is not text")
     if document and not document.text.strip():
         kind, why = "", EMPTY
-    if kind and not named and _OLD.search(path.name.lower()):
-        kind, why = "", "its name is that of a copy"
     inputs.kinds[str(path)] = (kind or LEFT_OUT, why)
     if document is None or not kind:
         inputs.skipped += [path] if named else []
@@ -148,9 +153,19 @@ def decoded(raw: bytes) -> str | None:
         return raw.decode("latin-1")
 
 
-def kind_of(document: Document) -> tuple[str, str]:
-    """ "job", "program", "page", "job file" or "", and why."""
-    name, text = document.name.lower(), document.text
+def kind_of(document: Document, *, named: bool = False) -> tuple[str, str]:
+    """ "job", "program", "page", "job file" or "", and why.
+
+    Unless the user has ``named`` it, the name of a log or a copy decides.
+    """
+    left = [what for what, pattern in _LEFT_BY_NAME.items() if pattern.search(document.name)]
+    if left and not named:
+        return "", f"its name is that of {left[0]}"
+    kind, why = _kind_by_content(document.name.lower(), document.text)
+    return ("", "it is a log") if kind == "job" and _has_output(document.text) else (kind, why)
+
+
+def _kind_by_content(name: str, text: str) -> tuple[str, str]:
     suffix = Path(name).suffix
     if suffix in PAGES:
         return "page", f"its name ends with {suffix}"
@@ -162,7 +177,7 @@ def kind_of(document: Document) -> tuple[str, str]:
         return "job", "its first line names a shell"
     if suffix in (".py", ".pyw") or _PYTHON.match(text):
         return "program", "it is Python by its name or its first line"
-    if suffix in (".out", ".err", ".log") or _is_log(text):
+    if _is_log(text) or (LOG_NAME.search(name) and not _HEAD.match(text)):
         return "", "it is a log"
     if suffix == ".txt" and (_FENCE.search(text) or _is_prose(text)):
         return "page", "it is prose with code"
@@ -179,6 +194,12 @@ def _is_log(text: str) -> bool:
     """Whether a text without a shell's first line looks like what a job prints: times, tracebacks, progress."""
     lines = [line for line in text[:20_000].split("\n") if line.strip()]
     return len(lines) > 5 and sum(bool(_LOGGED.search(line)) for line in lines) > len(lines) / 5
+
+
+def _has_output(text: str) -> bool:
+    """Whether lines of a script, comments and here-documents apart, are what a job prints."""
+    lines = _HERE_DOCUMENT.sub("", text).split("\n")
+    return any(_LOGGED.match(line) for line in lines if not line.lstrip().startswith("#"))
 
 
 def _is_prose(text: str) -> bool:

@@ -14,7 +14,7 @@ from rankup.check.document import Document, Place
 from rankup.check.facts.job.job import NotFollowed
 from rankup.check.facts.start import Start
 from rankup.check.fixes import fixed
-from rankup.check.inputs import LEFT_OUT, Inputs, parses, read_document, read_inputs
+from rankup.check.inputs import LEFT_OUT, LOG_NAME, Inputs, parses, read_document, read_inputs
 from rankup.check.pages.joining import page_documents
 from rankup.check.rule import Safety
 from rankup.check.selection import Selection
@@ -49,9 +49,10 @@ class Checked:
     texts: dict[str, str]  # path → text of every file that was judged, as it is (or was repaired)
 
     def can_fix(self, diagnostic: Diagnostic) -> bool:
-        """Whether it has a fix, in files that the user named: a program that a job script starts is left alone, and a
-        job inside of another script."""
-        named = {document.path for document in (*self.inputs.jobs, *self.inputs.programs)}
+        """Whether it has a fix, in files that the user named: a program that a job script starts is left alone, a job
+        inside of another script, and a log."""
+        judged = (*self.inputs.jobs, *self.inputs.programs)
+        named = {document.path for document in judged if not LOG_NAME.search(document.name)}
         match = diagnostic.match
         return bool(match.edits and not match.document.lines) and all(
             (edit.document or match.document).path in named for edit in match.edits
