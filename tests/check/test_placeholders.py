@@ -63,6 +63,15 @@ def test_lines_of_a_template_are_no_commands():
     assert read_job(Document("job.sh", text)).request.nodes == 2
 
 
+@pytest.mark.parametrize("line", ["{{ header }}", "{{header}}", "  {{ a.b }} {{ c }}", "<header>"])
+def test_a_placeholder_alone_on_a_line_is_no_command(line):
+    text = f"#!/bin/bash\n{line}\n#SBATCH --nodes=2\n%ssrun a\n"
+    job = read_job(Document("job.sh", text % ""))
+    assert [directive.name for directive in job.request.directives] == ["nodes"]
+    assert "RK123" not in codes([job.document])
+    assert "RK123" in codes([Document("job.sh", text % "module load x\n#SBATCH --mem=1G\n")])
+
+
 def test_a_redirection_stays_one():
     (command,) = read_job(Document("job.sh", "#!/bin/bash\nsort <names.txt >sorted.txt\n")).commands
     assert [(redirect.operator, redirect.target.known) for redirect in command.redirects] == [
