@@ -232,6 +232,35 @@ def test_a_log_is_never_fixed(folder, capsys, named):
     assert (folder / "slurm-9.out").read_text() == LITERAL
 
 
+QUOTES = '#!/bin/bash\n"\n#SBATCH --nodes=2\nsrun python train.py "a b"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (QUOTES + '"\n', "was not applied: bash -n refuses the file with it"),
+        (
+            '#!/bin/bash\n""""\n#SBATCH -N 2\n"""\nsrun python train.py\n',
+            "was not applied: bash -n refuses the file [fix-refused]",
+        ),
+    ],
+    ids=["the fix breaks it", "it is broken"],
+)
+def test_a_fix_that_leaves_no_script_is_refused_and_said(folder, capsys, text, said):
+    (folder / "job.sh").write_text(text)
+    (folder / "train.py").write_text(PROGRAM)
+    out = check(capsys, "--unsafe-fixes", "job.sh")[1]
+    assert said in out and "fixable" not in out
+    assert (folder / "job.sh").read_text() == text
+    assert said in check(capsys, "--diff", "job.sh")[2]
+    assert "fix-refused" in check(capsys, "--fix", "--format", "sarif", "job.sh")[1]
+
+
+def test_a_fix_that_mends_a_broken_script_is_applied(folder, capsys):
+    (folder / "job.sh").write_text(QUOTES)
+    assert "1 file fixed" in check(capsys, "--fix", "job.sh")[1]
+
+
 def test_diff_writes_nothing_and_patch_takes_it(folder, capsys):
     (folder / "job.sh").write_text(LITERAL)
     code, out, _ = check(capsys, "--diff", "job.sh")
