@@ -15,7 +15,7 @@ from rankup.errors import RankupError
 MOST_BYTES = 4 << 20  # a longer file is data, not a script
 PAGES = frozenset({".md", ".markdown", ".mdx", ".qmd", ".rmd", ".rst", ".html", ".htm", ".ipynb"})
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "build", "dist", "runs"})
-_DIRECTIVE = re.compile(r"^[ \t]*#(SBATCH|PBS|BSUB|COBALT)[ \t]+-", re.M)
+_DIRECTIVE = re.compile(r"^#(SBATCH|PBS|BSUB|COBALT)[ \t]+-", re.M)
 _SHELL = re.compile(r"^#![ \t]*\S*/(env[ \t]+)?(ba|z|k|c|tc|da)?sh\b")
 _PYTHON = re.compile(r"^#!.*python")
 _STARTS = re.compile(
@@ -177,13 +177,14 @@ def _kind_by_content(name: str, text: str) -> tuple[str, str]:
         return "job", "its first line names a shell"
     if suffix in (".py", ".pyw") or _PYTHON.match(text):
         return "program", "it is Python by its name or its first line"
-    if _is_log(text) or (LOG_NAME.search(name) and not _HEAD.match(text)):
+    begins = bool(_HEAD.match(text))
+    if _is_log(text) or (LOG_NAME.search(name) and not begins):
         return "", "it is a log"
     if suffix == ".txt" and (_FENCE.search(text) or _is_prose(text)):
         return "page", "it is prose with code"
     if suffix in (".sh", ".bash", ".sbatch", ".slurm", ".pbs", ".job", ".qsub", ".csh"):
         return "job", f"its name ends with {suffix}"
-    if is_job(text):
+    if is_job(text) and (begins or suffix != ".txt"):
         return "job", "it has directives or starts ranks"
     if imports_training(text) and parses(text):
         return "program", "it is Python that imports what trains"
