@@ -16,7 +16,10 @@ MOST_BYTES = 4 << 20  # a longer file is data, not a script
 PAGES = frozenset({".md", ".markdown", ".mdx", ".qmd", ".rmd", ".rst", ".html", ".htm", ".ipynb"})
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "build", "dist", "runs"})
 _DIRECTIVE = re.compile(r"^#(SBATCH|PBS|BSUB|COBALT)[ \t]+-", re.M)
-_SHELL = re.compile(r"^#![ \t]*\S*/(env[ \t]+)?(ba|z|k|c|tc|da)?sh\b")
+_SHELL = re.compile(r"^#![ \t]*\S*/(env[ \t]+(-S[ \t]+)?)?\w*sh\b")
+_RECIPE = re.compile(
+    r"^[^\s#:=][^#:=\n]*:(?!=)[^\n]*\n\t", re.M
+)  # of a makefile: its commands are indented by a tab
 _PYTHON = re.compile(r"^#!.*python")
 _STARTS = re.compile(
     r"^[ \t]*(srun|sbatch|torchrun|mpirun|mpiexec|pbsdsh|accelerate launch|deepspeed)[ \t]", re.M
@@ -220,7 +223,8 @@ def imports_training(text: str) -> bool:
 
 
 def is_job(text: str) -> bool:
-    return bool(has_directives(text) or _SHELL.match(text) or (_STARTS.search(text) and not parses(text)))
+    commands = has_directives(text) or (_STARTS.search(text) and not parses(text))
+    return bool(_SHELL.match(text) or (commands and not _RECIPE.search(text)))
 
 
 def parses(text: str) -> bool:
