@@ -21,7 +21,7 @@ _RECIPE = re.compile(
     r"^[^\s#:=][^#:=\n]*:(?!=)[^\n]*\n\t", re.M
 )  # of a makefile: its commands are indented by a tab
 _PYTHON = re.compile(r"^#!.*python")
-_STARTS = re.compile(
+STARTS_RANKS = re.compile(
     r"^[ \t]*(srun|sbatch|torchrun|mpirun|mpiexec|pbsdsh|accelerate launch|deepspeed)[ \t]", re.M
 )
 _TRAINING = re.compile(
@@ -223,7 +223,7 @@ def imports_training(text: str) -> bool:
 
 
 def is_job(text: str) -> bool:
-    commands = has_directives(text) or (_STARTS.search(text) and not parses(text))
+    commands = has_directives(text) or (STARTS_RANKS.search(text) and not parses(text))
     return bool(_SHELL.match(text) or (commands and not _RECIPE.search(text)))
 
 
