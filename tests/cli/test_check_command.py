@@ -114,6 +114,12 @@ def test_a_program_that_trains_in_one_process_is_named(folder, capsys, text: str
     assert (said in check(capsys, "train.py")[1]) == alone
     answer = json.loads(check(capsys, "--json", "train.py")[1])
     assert answer["one_process"] == (["train.py"] if alone else [])
+    said = "train.py trains in one process"
+    annotation = f"::notice file=train.py,line=1,title=one process::{said}"
+    assert (annotation in check(capsys, "--format", "github", "train.py")[1]) == alone
+    (run,) = json.loads(check(capsys, "--format", "sarif", "train.py")[1])["runs"]
+    notices = [one["message"]["text"] for one in run["invocations"][0]["toolExecutionNotifications"]]
+    assert [one.startswith(said) for one in notices] == ([True] if alone else [])
 
 
 PAGES = "https://github.com/rankup/rankup/blob/main/docs/reference/rules"
