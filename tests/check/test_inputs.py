@@ -33,6 +33,12 @@ from rankup.errors import RankupError
             "You submit the script with sbatch here:\nThe queue then shows your job:\n#SBATCH -N 2\n",
             "page",
         ),
+        ("job.txt", "\n# a job\r\n#SBATCH -N 2\nsrun python a.py\n", "job"),
+        ("report.txt", "Nodes: 2\n#SBATCH -N 2\nsrun python a.py\n", ""),
+        ("report", "Nodes: 2\n  #SBATCH -N 2\n  python a.py\n", ""),
+        ("job", "#!/usr/bin/env fish\nset x 1\n", "job"),
+        ("job", "#!/usr/bin/env -S bash -e\nsrun a\n", "job"),
+        ("Makefile", "all: a.py\n\tsbatch job.sh\n\ncat:\n\tcat <<E\n#SBATCH -N 2\nE\n", ""),
         ("notes.txt", "We used srun last week.\n", ""),
         ("data.csv", "a,b\n1,2\n", ""),
     ],
@@ -95,6 +101,34 @@ def test_places_count_characters_and_not_bytes():
     document = Document("a.py", "é = 1\nüb = f(é)\n")
     assert document.text[document.offset_of_bytes(1, len("üb = ".encode())) :].startswith("f(")
     assert str(document.place(Span(document.text.index("f("), 9))) == "a.py:2:6"
+
+
+SCRIPT = "#!/bin/bash\n#SBATCH --nodes=2\nsrun python train.py\n"
+
+
+@pytest.mark.parametrize(
+    "name", ["slurm-9.out", "job.err", "job.LOG", "train.o4711", "train.e4711", "a.o12.3"]
+)
+def test_the_name_of_a_log_decides_in_a_folder_and_its_content_if_the_user_names_it(tmp_path, name):
+    path = tmp_path / name
+    path.write_text(SCRIPT)
+    assert read_inputs([tmp_path], (), read_document).jobs == []
+    assert len(read_inputs([path], (), read_document).jobs) == 1
+    for text in (f"{SCRIPT}Epoch 1 loss 0.3\n", f"+ hostname\n{SCRIPT}", "srun hostname\n"):
+        path.write_text(text)
+        assert read_inputs([path], (), read_document).skipped == [path]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["Epoch 1 loss 0.3", "2024-05-01 12:00:00,1 INFO", "Traceback (most recent call last):", "epoch 2"],
+)
+def test_a_script_with_output_below_it_is_a_log(line):
+    def kind(below):
+        return kind_of(Document("run", SCRIPT + below, name="run"), named=True)[0]
+
+    assert kind(f"{line}\n") == ""
+    assert kind(f"# {line}\ncat <<'END' > expected\n{line}\nEND\necho '{line}'\n") == "job"
 
 
 @pytest.mark.parametrize("name", ["job.sh.old", "job.slurm~", "train.py.bak"])

@@ -121,6 +121,49 @@ def test_a_script_of_two_blocks_is_one_and_not_complete():
     assert job.text == "#!/bin/bash\n#SBATCH --nodes=2\nsrun torchrun train.py\n"
 
 
+HEAD = "#!/bin/bash\n#SBATCH --nodes=2\n"
+REST = "module load cuda\ntorchrun train.py\n"
+
+
+def in_two(first, second, rest=REST, head=HEAD):
+    return f"{first}\n{head}```\n\n{second}\n{rest}```\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ('```bash title="job.sh"', 'and goes on with\n\n```bash title="job.sh"'),
+        ("```bash\n# job.sh", "Then:\n\n```bash\n# job.sh"),
+        ("```bash", "We continue the script with the launch:\n\n```bash"),
+        ("`job.sh`:\n\n```bash", "`job.sh` (continued):\n\n```bash"),
+        ("Write `job.sh`:\n\n```bash", "Then add to `job.sh`:\n\n```bash"),
+    ],
+)
+def test_pieces_that_the_page_calls_one_script_are_joined(first, second):
+    for head in (HEAD, HEAD + "set -e\n"):
+        (job,), _ = documents(in_two(first, second, head=head))
+        assert job.complete and "--nodes=2" in job.text and job.text.endswith(REST)
+
+
+@pytest.mark.parametrize(
+    ("second", "rest", "head"),
+    [
+        ('```bash title="other.sh"', REST, HEAD + "set -e\n"),
+        ('```bash title="job.sh"', REST, HEAD + REST),
+        ('```bash title="job.sh"', HEAD + REST, HEAD),
+        ('```bash title="job.sh"', "#SBATCH --mem=1G\n", HEAD + "set -e\n"),
+        ("Continue with `other.sh`:\n\n```bash", REST, HEAD + "set -e\n"),
+        ("To continue, install:\n\n```bash", "pip install torch\n", HEAD + "set -e\n"),
+        ("Continue, and submit the job:\n\n```bash", "sbatch job.sh\n", HEAD + "set -e\n"),
+        ("```bash\n# how to start job.sh", "bash job.sh\n", HEAD + "set -e\n"),
+        ("Another slide:\n\n```bash", REST, HEAD + "set -e\n"),
+    ],
+)
+def test_pieces_that_the_page_does_not_call_one_script_stay_apart(second, rest, head):
+    jobs, _ = documents(in_two('```bash title="job.sh"', second, rest, head))
+    assert jobs[0].text == head
+
+
 def test_a_file_written_by_cat_is_that_file_and_its_columns_are_those_of_the_page():
     (job,), _ = documents(SCRIPT_BY_CAT)
     assert (job.name, job.complete) == ("other.sh", True)

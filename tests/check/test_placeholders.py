@@ -36,10 +36,23 @@ def test_a_script_with_a_word_to_fill_in_has_the_same_errors(word):
     assert "RK101" in codes(jobs, programs)
 
 
-def test_a_program_to_fill_in_is_named_as_not_read():
-    job = Document("job.sh", "#!/bin/bash\n#SBATCH --nodes=1\nsrun python <script>\n")
+@pytest.mark.parametrize(
+    ("command", "name", "reason"),
+    [
+        ("srun python <script>", "<script>", "it is a placeholder"),
+        ("srun python <path>/train.py", "<path>/train.py", "because of the placeholder <path>"),
+        ("bash {{ a.b }}/x/run.sh", "{{ a.b }}/x/run.sh", "because of the placeholder {{ a.b }}"),
+        ("{{ launch_it }} x", "{{ launch_it }}", "it is a placeholder"),
+        ("python $TRAIN_PATH/deepy.py", "$TRAIN_PATH/deepy.py", "only the job knows its path"),
+        ("bash /data/$USER/run.sh", "/data/$USER/run.sh", "only the job knows its path"),
+        ("python ${CODE:-/data}/a.py", "a.py", "not found at /data/a.py"),
+        ("python ~/code/a.py", "a.py", "not found at ~/code/a.py"),
+    ],
+)
+def test_what_is_not_read_is_named_as_the_author_writes_it(command, name, reason):
+    job = Document("job.sh", f"#!/bin/bash\n#SBATCH --nodes=1\n{command}\n")
     (job_read,) = read_subjects([job], [], lambda document, name: None).jobs
-    assert [(one.name, one.reason) for one in job_read.not_followed] == [("<script>", "it is a placeholder")]
+    assert [(one.name, one.reason) for one in job_read.not_followed] == [(name, reason)]
 
 
 def test_a_folder_to_fill_in_leaves_the_program_that_is_beside_the_script():
@@ -61,6 +74,15 @@ def test_lines_of_a_template_are_no_commands():
     )
     assert codes([Document("job.sh", text)]) == set()
     assert read_job(Document("job.sh", text)).request.nodes == 2
+
+
+@pytest.mark.parametrize("line", ["{{ header }}", "{{header}}", "  {{ a.b }} {{ c }}", "<header>"])
+def test_a_placeholder_alone_on_a_line_is_no_command(line):
+    text = f"#!/bin/bash\n{line}\n#SBATCH --nodes=2\n%ssrun a\n"
+    job = read_job(Document("job.sh", text % ""))
+    assert [directive.name for directive in job.request.directives] == ["nodes"]
+    assert "RK123" not in codes([job.document])
+    assert "RK123" in codes([Document("job.sh", text % "module load x\n#SBATCH --mem=1G\n")])
 
 
 def test_a_redirection_stays_one():

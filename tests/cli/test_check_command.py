@@ -114,6 +114,12 @@ def test_a_program_that_trains_in_one_process_is_named(folder, capsys, text: str
     assert (said in check(capsys, "train.py")[1]) == alone
     answer = json.loads(check(capsys, "--json", "train.py")[1])
     assert answer["one_process"] == (["train.py"] if alone else [])
+    said = "train.py trains in one process"
+    annotation = f"::notice file=train.py,line=1,title=one process::{said}"
+    assert (annotation in check(capsys, "--format", "github", "train.py")[1]) == alone
+    (run,) = json.loads(check(capsys, "--format", "sarif", "train.py")[1])["runs"]
+    notices = [one["message"]["text"] for one in run["invocations"][0]["toolExecutionNotifications"]]
+    assert [one.startswith(said) for one in notices] == ([True] if alone else [])
 
 
 PAGES = "https://github.com/rankup/rankup/blob/main/docs/reference/rules"
@@ -223,6 +229,42 @@ def test_fix_repairs_what_is_safe_keeps_mode_and_line_ends_and_leaves_the_rest(f
     assert job.read_text() == HEAD_ONLY
     assert check(capsys, "--unsafe-fixes", "--select", "RK101", "job.sh")[0] == 0
     assert "srun" in job.read_text()
+
+
+@pytest.mark.parametrize("named", [".", "slurm-9.out"])
+def test_a_log_is_never_fixed(folder, capsys, named):
+    (folder / "slurm-9.out").write_text(LITERAL)
+    assert "fixed" not in check(capsys, "--unsafe-fixes", named)[1]
+    assert (folder / "slurm-9.out").read_text() == LITERAL
+
+
+QUOTES = '#!/bin/bash\n"\n#SBATCH --nodes=2\nsrun python train.py "a b"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (QUOTES + '"\n', "was not applied: bash -n refuses the file with it"),
+        (
+            '#!/bin/bash\n""""\n#SBATCH -N 2\n"""\nsrun python train.py\n',
+            "was not applied: bash -n refuses the file [fix-refused]",
+        ),
+    ],
+    ids=["the fix breaks it", "it is broken"],
+)
+def test_a_fix_that_leaves_no_script_is_refused_and_said(folder, capsys, text, said):
+    (folder / "job.sh").write_text(text)
+    (folder / "train.py").write_text(PROGRAM)
+    out = check(capsys, "--unsafe-fixes", "job.sh")[1]
+    assert said in out and "fixable" not in out
+    assert (folder / "job.sh").read_text() == text
+    assert said in check(capsys, "--diff", "job.sh")[2]
+    assert "fix-refused" in check(capsys, "--fix", "--format", "sarif", "job.sh")[1]
+
+
+def test_a_fix_that_mends_a_broken_script_is_applied(folder, capsys):
+    (folder / "job.sh").write_text(QUOTES)
+    assert "1 file fixed" in check(capsys, "--fix", "job.sh")[1]
 
 
 def test_diff_writes_nothing_and_patch_takes_it(folder, capsys):
@@ -420,10 +462,10 @@ def test_explain_files_says_what_each_file_was_taken_for(folder, capsys):
     assert code == 0
     assert out.splitlines() == [
         "job.sh: job (its first line names a shell)",
-        "run.log: left out (it is a log)",
+        "run.log: left out (its name is that of a log)",
     ]
     _, out, _ = check(capsys, "--explain-files", "--json", ".")
-    assert json.loads(out)["run.log"] == {"kind": "left out", "why": "it is a log"}
+    assert json.loads(out)["run.log"] == {"kind": "left out", "why": "its name is that of a log"}
     _, out, _ = check(capsys, "--json", ".")
     answer = json.loads(out)
     assert answer["files"] == 1 and answer["checked"] == ["job.sh"]  # the log is not counted as checked

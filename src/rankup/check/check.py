@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import PurePosixPath
 from typing import Any
 
 from rankup.check.document import Document, Place
 from rankup.check.facts.job.job import Job, Launch, NotFollowed
+from rankup.check.facts.job.launches import why_not_found
 from rankup.check.facts.job.reader import read_job
+from rankup.check.facts.job.source import as_written
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.reader import read_program
 from rankup.check.registry import job_rules, program_rules
@@ -102,6 +103,7 @@ def read_subjects(
             if launch.paths and not launch.module and not launch.script.startswith("/"):
                 launch.beside = list_beside(job.document, launch.script)
             job.not_followed += _missing(job, launch)
+        job.not_followed = [_as_written(job, one) for one in job.not_followed]
     return Subjects(read_jobs, list(read.values()))
 
 
@@ -115,17 +117,18 @@ def _missing(job: Job, launch: Launch) -> Iterator[NotFollowed]:
     """What a launch starts, if that should have been read."""
     if launch.command.in_output:
         return
-    if launch.paths:
-        name = launch.module or PurePosixPath(launch.script).name
-        yield NotFollowed(name, launch.span, f"not found at {launch.paths[0]}")
+    if launch.module and launch.paths:
+        yield NotFollowed(launch.module, launch.span, f"not found at {launch.paths[0]}")
     elif launch.target is not None:
-        named = launch.script and not launch.script.isdigit()  # a number is not the name of a program
-        why = f"not found at {launch.script}" if named else "only the job knows its path"
-        shown = job.document[launch.target.span]
-        if shown.startswith(("<", "{{")):
-            yield NotFollowed(shown, launch.span, "it is a placeholder")
-        else:
-            yield NotFollowed(launch.target.text, launch.span, why)
+        name, why = why_not_found(launch.target, launch.script)
+        yield NotFollowed(name, launch.span, why)
+
+
+def _as_written(job: Job, one: NotFollowed) -> NotFollowed:
+    """The same, with a word to fill in as the script has it."""
+    name, word = as_written(one.name, job.document.text)
+    why = "it is a placeholder" if name == word else f"because of the placeholder {word}"
+    return replace(one, name=name, reason=why) if word else one
 
 
 def diagnostics(subjects: Subjects) -> list[Diagnostic]:

@@ -9,12 +9,12 @@ from rankup.check.check import Diagnostic
 from rankup.check.document import Document
 from rankup.check.rule import Edit
 
-#: A path, its text before and after → whether the text after may be written.
-Accept = Callable[[str, str, str], bool]
+#: A path and its new text → whether that may be written.
+Accept = Callable[[str, str], bool]
 
 
 def fixed(
-    files: dict[str, str], found: Iterable[Diagnostic], accept: Accept = lambda path, before, after: True
+    files: dict[str, str], found: Iterable[Diagnostic], accept: Accept = lambda path, text: True
 ) -> dict[str, str]:
     """``files`` (path → text) with the edits of ``found``.
 
@@ -33,7 +33,7 @@ def fixed(
                 if edit not in taken[document.path]:
                     taken[document.path].append(edit)
             for path in {document.path for document, _ in edits}:
-                if not accept(path, files[path], _applied(files[path], taken[path])):
+                if not accept(path, _applied(files[path], taken[path])):
                     taken = before
     return {path: _applied(text, taken[path]) for path, text in files.items()}
 

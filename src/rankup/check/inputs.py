@@ -15,10 +15,13 @@ from rankup.errors import RankupError
 MOST_BYTES = 4 << 20  # a longer file is data, not a script
 PAGES = frozenset({".md", ".markdown", ".mdx", ".qmd", ".rmd", ".rst", ".html", ".htm", ".ipynb"})
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "build", "dist", "runs"})
-_DIRECTIVE = re.compile(r"^[ \t]*#(SBATCH|PBS|BSUB|COBALT)[ \t]+-", re.M)
-_SHELL = re.compile(r"^#![ \t]*\S*/(env[ \t]+)?(ba|z|k|c|tc|da)?sh\b")
+_DIRECTIVE = re.compile(r"^#(SBATCH|PBS|BSUB|COBALT)[ \t]+-", re.M)
+_SHELL = re.compile(r"^#![ \t]*\S*/(env[ \t]+(-S[ \t]+)?)?\w*sh\b")
+_RECIPE = re.compile(
+    r"^[^\s#:=][^#:=\n]*:(?!=)[^\n]*\n\t", re.M
+)  # of a makefile: its commands are indented by a tab
 _PYTHON = re.compile(r"^#!.*python")
-_STARTS = re.compile(
+STARTS_RANKS = re.compile(
     r"^[ \t]*(srun|sbatch|torchrun|mpirun|mpiexec|pbsdsh|accelerate launch|deepspeed)[ \t]", re.M
 )
 _TRAINING = re.compile(
@@ -31,11 +34,18 @@ _TRAINING = re.compile(
 #: What a file was taken for that nothing judges.
 LEFT_OUT = "left out"
 EMPTY = "it is empty"
-_OLD = re.compile(r"(\.(old|orig|bak|save|rej|swp)|~)$")
+#: A log's name, which the schedulers give to the output of a job.
+LOG_NAME = re.compile(r"\.(out|err|log|[oe]\d+([.-]\d+)?)$", re.I)
+_LEFT_BY_NAME = {"a log": LOG_NAME, "a copy": re.compile(r"(\.(old|orig|bak|save|rej|swp)|~)$", re.I)}
+_HEAD = re.compile(
+    r"(?:[ \t\r]*(?:#[^\n]*)?\n)*#(SBATCH|PBS|BSUB|COBALT)[ \t]+-"
+)  # a directive, before any command
+_HERE_DOCUMENT = re.compile(r"<<-?[ \t]*\\?(['\"]?)(\w+)\1[^\n]*\n.*?^[ \t]*\2[ \t\r]*$", re.S | re.M)
 _FENCE = re.compile(r"^[ \t]*```", re.M)
 _LOGGED = re.compile(
-    r"^\W*\d{4}-\d\d-\d\d[ T]|^\[?\d\d:\d\d:\d\d|^Traceback |^\s+File \"|\bit/s\b|^(slurmstepd|srun|sbatch): |\d+%\|"
-    r"|\b[Ee]poch[ :\[]+\d+.*\bloss\b|^W\d{4} |^\[rank\d+\]|NCCL (INFO|WARN)|^(INFO|WARNING|ERROR|DEBUG)[: ]"
+    r"^[^\w\"']*\d{4}-\d\d-\d\d[ T]|^\[?\d\d:\d\d:\d\d|^Traceback |^\s+File \"|\bit/s\b|^(slurmstepd|srun|sbatch): "
+    r"|\d+%\||\b[Ee]poch[ :\[]+\d+.*\bloss\b|^\W*[Ee]poch[ :\[]+\d|^W\d{4} |^\[rank\d+\]|NCCL (INFO|WARN)"
+    r"|^(INFO|WARNING|ERROR|DEBUG)[: ](?![\"'$])"
 )
 
 
@@ -89,11 +99,9 @@ def _excluded(path: Path, exclude: Iterable[str]) -> bool:
 
 def _add(inputs: Inputs, path: Path, read: Read, *, named: bool) -> None:
     document = read(path) if named or _worth_reading(path) else None
-    kind, why = kind_of(document) if document else ("", "it is not text")
+    kind, why = kind_of(document, named=named) if document else ("", "it is not text")
     if document and not document.text.strip():
         kind, why = "", EMPTY
-    if kind and not named and _OLD.search(path.name.lower()):
-        kind, why = "", "its name is that of a copy"
     inputs.kinds[str(path)] = (kind or LEFT_OUT, why)
     if document is None or not kind:
         inputs.skipped += [path] if named else []
@@ -148,9 +156,19 @@ def decoded(raw: bytes) -> str | None:
         return raw.decode("latin-1")
 
 
-def kind_of(document: Document) -> tuple[str, str]:
-    """ "job", "program", "page", "job file" or "", and why."""
-    name, text = document.name.lower(), document.text
+def kind_of(document: Document, *, named: bool = False) -> tuple[str, str]:
+    """ "job", "program", "page", "job file" or "", and why.
+
+    Unless the user has ``named`` it, the name of a log or a copy decides.
+    """
+    left = [what for what, pattern in _LEFT_BY_NAME.items() if pattern.search(document.name)]
+    if left and not named:
+        return "", f"its name is that of {left[0]}"
+    kind, why = _kind_by_content(document.name.lower(), document.text)
+    return ("", "it is a log") if kind == "job" and _has_output(document.text) else (kind, why)
+
+
+def _kind_by_content(name: str, text: str) -> tuple[str, str]:
     suffix = Path(name).suffix
     if suffix in PAGES:
         return "page", f"its name ends with {suffix}"
@@ -162,13 +180,14 @@ def kind_of(document: Document) -> tuple[str, str]:
         return "job", "its first line names a shell"
     if suffix in (".py", ".pyw") or _PYTHON.match(text):
         return "program", "it is Python by its name or its first line"
-    if suffix in (".out", ".err", ".log") or _is_log(text):
+    begins = bool(_HEAD.match(text))
+    if _is_log(text) or (LOG_NAME.search(name) and not begins):
         return "", "it is a log"
     if suffix == ".txt" and (_FENCE.search(text) or _is_prose(text)):
         return "page", "it is prose with code"
     if suffix in (".sh", ".bash", ".sbatch", ".slurm", ".pbs", ".job", ".qsub", ".csh"):
         return "job", f"its name ends with {suffix}"
-    if is_job(text):
+    if is_job(text) and (begins or suffix != ".txt"):
         return "job", "it has directives or starts ranks"
     if imports_training(text) and parses(text):
         return "program", "it is Python that imports what trains"
@@ -179,6 +198,12 @@ def _is_log(text: str) -> bool:
     """Whether a text without a shell's first line looks like what a job prints: times, tracebacks, progress."""
     lines = [line for line in text[:20_000].split("\n") if line.strip()]
     return len(lines) > 5 and sum(bool(_LOGGED.search(line)) for line in lines) > len(lines) / 5
+
+
+def _has_output(text: str) -> bool:
+    """Whether lines of a script, comments and here-documents apart, are what a job prints."""
+    lines = _HERE_DOCUMENT.sub("", text).split("\n")
+    return any(_LOGGED.match(line) for line in lines if not line.lstrip().startswith("#"))
 
 
 def _is_prose(text: str) -> bool:
@@ -198,7 +223,8 @@ def imports_training(text: str) -> bool:
 
 
 def is_job(text: str) -> bool:
-    return bool(has_directives(text) or _SHELL.match(text) or (_STARTS.search(text) and not parses(text)))
+    commands = has_directives(text) or (STARTS_RANKS.search(text) and not parses(text))
+    return bool(_SHELL.match(text) or (commands and not _RECIPE.search(text)))
 
 
 def parses(text: str) -> bool:

@@ -12,9 +12,10 @@ from pathlib import Path, PurePosixPath
 from rankup.check.check import Diagnostic, FindFile, diagnostics, in_reading_order, read_subjects
 from rankup.check.document import Document, Place
 from rankup.check.facts.job.job import NotFollowed
+from rankup.check.facts.job.source import language_of
 from rankup.check.facts.start import Start
 from rankup.check.fixes import fixed
-from rankup.check.inputs import LEFT_OUT, Inputs, parses, read_document, read_inputs
+from rankup.check.inputs import LEFT_OUT, LOG_NAME, Inputs, kind_of, parses, read_document, read_inputs
 from rankup.check.pages.joining import page_documents
 from rankup.check.rule import Safety
 from rankup.check.selection import Selection
@@ -24,6 +25,7 @@ from rankup.core.shell import run
 from rankup.findings.finding import Finding, Severity
 from rankup.sites.site import Site
 
+FIX_REFUSED = "fix-refused"
 MOST_PASSES = 10  # of fixes that make room for each other
 _FOLDERS_ABOVE = (
     2  # a job script often lies in a folder of its own: scripts/job.sh starts train.py beside scripts/
@@ -47,13 +49,15 @@ class Checked:
     not_followed: list[tuple[Place, NotFollowed]]
     one_process: list[str]
     texts: dict[str, str]  # path → text of every file that was judged, as it is (or was repaired)
+    refused: list[Diagnostic] = field(default_factory=list)  # whose fixes leave what nobody reads
 
     def can_fix(self, diagnostic: Diagnostic) -> bool:
-        """Whether it has a fix, in files that the user named: a program that a job script starts is left alone, and a
-        job inside of another script."""
-        named = {document.path for document in (*self.inputs.jobs, *self.inputs.programs)}
+        """Whether it has a fix, in files that the user named: a program that a job script starts is left alone, a job
+        inside of another script, and a log."""
+        judged = (*self.inputs.jobs, *self.inputs.programs)
+        named = {document.path for document in judged if not LOG_NAME.search(document.name)}
         match = diagnostic.match
-        return bool(match.edits and not match.document.lines) and all(
+        return bool(match.edits and not match.document.lines and diagnostic not in self.refused) and all(
             (edit.document or match.document).path in named for edit in match.edits
         )
 
@@ -96,15 +100,17 @@ def repair_paths(
 ) -> tuple[Checked, dict[str, tuple[Document, Document]]]:
     """Apply the fixes of ``safeties`` until none is left: what is still found, and path → (before, after).
 
-    Nothing is written.
+    Nothing is written. ``other`` of what is found names the fixes that were refused.
     """
     files = _Files()
     checked = _check(paths, selection, site, files)
     before = dict(files.documents)
     for _ in range(MOST_PASSES):
         chosen = [d for d in checked.diagnostics if d.rule.safety in safeties and checked.can_fix(d)]
-        changed = fixed(checked.texts, chosen, _is_still_a_script)
+        changed = fixed(checked.texts, chosen, _is_read)
         if changed == checked.texts:
+            checked.refused = chosen
+            checked.other += [_refused(one, checked.texts.get(one.place.path, "")) for one in chosen]
             break
         files.change(changed)
         checked = _check(paths, selection, site, files)
@@ -114,16 +120,24 @@ def repair_paths(
     }
 
 
-def _is_still_a_script(path: str, before: str, after: str) -> bool:
-    """Whether a fix leaves a program that compiles, or a script that bash can read, if it was one before."""
-    if path.endswith(".py"):
-        return parses(after) or not parses(before)
-    return _bash_reads(after) or not _bash_reads(before)
+def _is_program(path: str, text: str) -> bool:
+    return kind_of(Document(path, text, name=path), named=True)[0] == "program"
 
 
-def _bash_reads(text: str) -> bool:
-    """Whether ``bash -n`` accepts a script; True without bash."""
-    return run(["bash", "-n"], stdin=text.replace("\r\n", "\n")).code in (0, 127)
+def _is_read(path: str, text: str) -> bool:
+    """Whether Python compiles a program, or ``bash -n`` accepts a script; other shells are not asked."""
+    if _is_program(path, text):
+        return parses(text)
+    code = run(["bash", "-n"], stdin=text.replace("\r\n", "\n")).code if language_of(text) == "bash" else 0
+    return code in (0, 127)  # 127: no bash here
+
+
+def _refused(diagnostic: Diagnostic, text: str) -> Finding:
+    place, code = diagnostic.place, diagnostic.rule.code
+    reader = "Python" if _is_program(place.path, text) else "bash -n"
+    when, fix = (" with it", "") if _is_read(place.path, text) else ("", "Correct its syntax first.")
+    message = f"the fix of {code} was not applied: {reader} refuses the file{when}"
+    return Finding(FIX_REFUSED, Severity.NOTE, message, str(place), fix=fix)
 
 
 def difference(before: Document, after: Document) -> str:

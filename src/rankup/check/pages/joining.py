@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from rankup.check.document import Document
-from rankup.check.inputs import parses
+from rankup.check.inputs import STARTS_RANKS, parses
 from rankup.check.pages.blocks import Block, blocks_of
 from rankup.check.pages.names import bound_names, undefined_names
 from rankup.check.pages.notebook import KERNEL, notebook_page
@@ -41,6 +41,11 @@ _SUBMIT = re.compile(
     r"^\s*(?:[$>%]\s*)?(?:sbatch|qsub)\s(?:.*\s)?(?P<name>[\w./-]+\.(?:sh|sbatch|slurm|pbs|job|bash))\s*$",
     re.M,
 )
+_SCRIPTS = (".sh", ".sbatch", ".slurm", ".pbs", ".job", ".bash")
+#: What a page says before the next piece of a script that it has begun.
+_GOES_ON = re.compile(
+    r"\b(continu(e|es|ed|ing|ation)|go(es|ing)? on|(add|append)\b.*\bto|rest of)\b", re.I | re.S
+)
 _FILE_WORD = re.compile(r"[\w./-]+\.(?:py|sh|sbatch|slurm|pbs|job|bash)\b")
 
 
@@ -59,21 +64,50 @@ def page_documents(page: Document) -> tuple[list[Document], list[Document]]:
     if name.lower().endswith(".ipynb"):
         text, cells = notebook_page(page.text)
         page, name = replace(page, text=text, cells=cells), "notebook.md"
-    jobs: list[Document] = []
+    scripts: list[tuple[list[Piece], bool]] = []  # and whether the page says that the pieces are one script
     groups: list[list[Piece]] = []
-    pieces = list(_pieces(blocks_of(page.text.replace("\r\n", "\n"), name)))
-    for index, piece in enumerate(pieces):
-        if piece.kind == "job":
-            parts = [piece]
-            follower = pieces[index + 1] if index + 1 < len(pieces) else None
-            if follower and follower.kind == "shell" and not _commands(piece.block.text):
-                parts.append(follower)
-            jobs.append(_joined(page, parts, complete=len(parts) == 1))
-        elif piece.kind == "program":
+    last: Piece | None = None
+    for piece in _pieces(blocks_of(page.text.replace("\r\n", "\n"), name)):
+        latest = scripts[-1][0] if scripts else []
+        if piece.kind == "program":
             _group(groups, piece)
+        elif script := next(
+            (one for one, _ in reversed(scripts) if _continues(one, piece, one is latest)), None
+        ):
+            script.append(piece)
+        elif piece.kind == "job":
+            scripts.append(([piece], True))
+        elif latest and latest[-1] is last and not _commands(_text(latest)):
+            scripts[-1] = [*latest, piece], False
+        last = piece
+    jobs = [_joined(page, script, complete=complete) for script, complete in scripts]
     if len(jobs) == 1 and len(submitted := _submitted(page)) == 1:
         jobs = [replace(jobs[0], submitted=submitted.pop())]
     return jobs, [document for group in groups for document in _programs(page, group)]
+
+
+def _continues(script: list[Piece], piece: Piece, latest: bool) -> bool:
+    """Whether the page says that a piece goes on with a script, by its name or by words.
+
+    A script that starts ranks is whole: what follows is a variant of a part.
+    """
+    text, known = piece.block.text, script[0].name
+    if STARTS_RANKS.search(_text(script)) or re.search(r"^#!", text, re.M) or _SUBMIT.search(text):
+        return False
+    if piece.kind == "job" and _commands(_text(script)):
+        return False
+    if own := _name(replace(piece.block, before=""), _SCRIPTS):
+        return own == known and known not in text.partition("\n")[2]
+    said = piece.block.before
+    names = [word for word in _FILE_WORD.findall(said) if word.endswith(_SCRIPTS)]
+    meant = (
+        known in names if known and names else latest and (names or re.search(r"\b(script|job|file)\b", said))
+    )
+    return bool(meant and _GOES_ON.search(said))
+
+
+def _text(pieces: list[Piece]) -> str:
+    return "\n".join(piece.block.text for piece in pieces)
 
 
 def _submitted(page: Document) -> set[str]:
@@ -92,7 +126,7 @@ def _pieces(blocks: Iterable[Block]) -> Iterator[Piece]:
             if _OF_A_PAGE.search(text):
                 continue
             if _DIRECTIVE.search(text):
-                yield Piece(block, _name(block, (".sh", ".sbatch", ".slurm", ".pbs", ".job", ".bash")), "job")
+                yield Piece(block, _name(block, _SCRIPTS), "job")
             elif _OTHER.search(block.label):
                 continue
             elif KERNEL in block.label:
@@ -177,7 +211,7 @@ def _group(groups: list[list[Piece]], piece: Piece) -> None:
 
 def _belongs(group: list[Piece], piece: Piece) -> bool:
     """Whether a piece uses what the pieces before it define, or the other way round; if it can be read alone."""
-    before = "\n".join(one.block.text for one in group)
+    before = _text(group)
     if not parses(before) or not parses(piece.block.text):
         return True
     first, second = ast.parse(before), ast.parse(piece.block.text)
@@ -224,11 +258,10 @@ def _programs(page: Document, group: list[Piece]) -> Iterator[Document]:
 
 
 def _joined(page: Document, pieces: list[Piece], *, complete: bool) -> Document:
-    texts = [piece.block.text for piece in pieces]
     lines = [
         piece.block.first + number for piece in pieces for number in range(piece.block.text.count("\n") + 1)
     ]
-    text = "\n".join(texts) + "\n"
+    text = _text(pieces) + "\n"
     whole = complete and not _ELLIPSIS.search(text)
     if pieces[0].kind == "program":
         text = _filled_in(text)

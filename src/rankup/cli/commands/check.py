@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from rankup.check.inputs import EMPTY
-from rankup.check.paths import Checked, check_paths, difference, repair_paths
+from rankup.check.paths import FIX_REFUSED, Checked, check_paths, difference, repair_paths
 from rankup.check.rule import Safety
 from rankup.check.selection import Selection, check_codes, read_selection
 from rankup.cli.options import JsonOption
@@ -23,6 +23,7 @@ from rankup.errors import RankupError
 from rankup.findings.engine import fails
 from rankup.findings.error import findings_of
 from rankup.findings.finding import Finding, Severity
+from rankup.findings.text import text_lines
 from rankup.resolve.advice import advise
 from rankup.resolve.precedence import resolve
 from rankup.sites.lookup import find_site
@@ -85,7 +86,9 @@ def check(
         if diff:
             for before, after in changes.values():
                 print(difference(before, after), end="")
-            if not changes:
+            if refused := [one for one in checked.other if one.code == FIX_REFUSED]:
+                console.say("\n".join(text_lines(refused)))
+            elif not changes:
                 console.say(_no_fix(checked, safeties))
             raise typer.Exit(1 if changes else 0)
         for path, (_, after) in changes.items():

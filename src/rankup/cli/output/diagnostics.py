@@ -23,6 +23,7 @@ from rankup.findings.text import count, text_lines
 FORMATS = {"text": "text", "json": "json", "github": "github", "sarif": "sarif"}
 _MOST_NAMES = 8  # of files, in the last line
 _WIDEST_LINE = 160  # of a quoted line
+_OF_SEVERAL = "of several, each would train a model of its own: docs/how-to/convert-your-loop.md"
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
@@ -54,8 +55,7 @@ def _write_text(checked: Checked, fixed_files: int) -> None:
     if checked.not_followed:
         print(_unread(checked))
     if checked.one_process:
-        how = "of several, each would train a model of its own: docs/how-to/convert-your-loop.md"
-        print(f"trains in one process: {_names(checked.one_process)} ({how})")
+        print(f"trains in one process: {_names(checked.one_process)} ({_OF_SEVERAL})")
 
 
 def _names(paths: Iterable[str]) -> str:
@@ -178,9 +178,17 @@ def _github(checked: Checked) -> Iterator[str]:
         }
         properties = ",".join(f"{key}={_property(str(value))}" for key, value in values.items())
         yield f"::{words[finding.severity]} {properties}::{_data(_message(finding))}"
+    for place, title, text in _notices(checked):
+        yield f"::notice file={_property(place.path)},line={place.line},title={title}::{_data(text)}"
+
+
+def _notices(checked: Checked) -> Iterator[tuple[Place, str, str]]:
+    """What is no finding, and what a reader of findings has to know: its place, its title, and its text."""
     for place, one in checked.not_followed:
-        properties = f"file={_property(place.path)},line={place.line},title=not followed"
-        yield f"::notice {properties}::{_data(f'{one.name} was not checked: {one.reason}')}"
+        yield place, "not followed", f"{one.name} was not checked: {one.reason}"
+    for path in sorted(checked.one_process):
+        name = PurePath(path).name
+        yield Place(path, 1, 1, 1, 1), "one process", f"{name} trains in one process ({_OF_SEVERAL})"
 
 
 def _message(finding: Finding) -> str:
@@ -228,10 +236,10 @@ def _sarif(checked: Checked) -> dict[str, Any]:
                         "toolExecutionNotifications": [
                             {
                                 "level": "note",
-                                "message": {"text": f"{one.name} was not checked: {one.reason}"},
+                                "message": {"text": text},
                                 "locations": [{"physicalLocation": _location(place)}],
                             }
-                            for place, one in checked.not_followed
+                            for place, _, text in _notices(checked)
                         ],
                     }
                 ],

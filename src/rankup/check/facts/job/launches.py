@@ -125,6 +125,15 @@ def path_of(script: Value, folder: str | None, here: frozenset[str]) -> str:
     return "/".join(parts)
 
 
+def why_not_found(script: Value, path: str) -> tuple[str, str]:
+    """What to call a program that is not at ``path``, which is its ``path_of``, and why it was not read."""
+    known = Value(tuple(atom for given in script.atoms for atom in _with_default(given))).known
+    # A number is not the name of a program, and of a folder that nobody knows path_of has the end alone.
+    if not path or path.isdigit() or (known is None and path.startswith("/")):
+        return script.text, "only the job knows its path"
+    return PurePosixPath(path).name, f"not found at {known if known and known.startswith('~') else path}"
+
+
 def _with_default(atom: Atom) -> tuple[Atom, ...]:
     """``${1:-train.py}`` is its default, since nobody knows better."""
     if isinstance(atom, Variable) and atom.operator in (":-", "-", ":=", "=") and atom.default is not None:

@@ -19,7 +19,7 @@ from rankup.sites.site import Site
 
 _LONGEST = 400_000  # characters: a longer text is not a job script
 _LONGEST_LINE = 20_000
-_COMMAND = re.compile(r"^[ \t]*(?!\$ )[^\s#]", re.M)
+_COMMAND = re.compile(r"^[ \t]*(?!\$ |(?:\$_\w+[ \t]*)+$)[^\s#]", re.M)  # a placeholder alone is none
 _LATE_SHEBANG = re.compile(r"(?<=\n)#![ \t]*/\S+(?=[^\n]*\n+#(?:SBATCH|PBS|BSUB))")
 _ONLY_QUOTE = re.compile(r"[ \t]*([\"'`“”‘’´]+)[ \t]*(?=\n|\Z)")
 _NAMES = re.compile(r"\b([A-Za-z_]\w*)\+?=")

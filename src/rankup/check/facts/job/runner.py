@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import PurePosixPath
 
 from rankup.check.document import Document, Span
 from rankup.check.facts.job.builtins import HERE, builtin
 from rankup.check.facts.job.commands import Binding, Command, Literal, Output, Redirect, Shell, Step, Value
 from rankup.check.facts.job.job import Launch, NotFollowed
-from rankup.check.facts.job.launches import LauncherLine, path_of, start_of
+from rankup.check.facts.job.launches import LauncherLine, path_of, start_of, why_not_found
 from rankup.check.facts.job.options import parse
 from rankup.check.facts.job.printing import PRINTING, TO_FILE, printed
 from rankup.check.facts.job.request import Request
@@ -257,9 +256,8 @@ class Runner(ShellReader):
 
     def not_found(self, script: Value) -> None:
         """Notes a script that was not read."""
-        path = path_of(script, self.state.folder, HERE)
-        why = f"not found at {path}" if path else "only the job knows its path"
-        self.not_followed.append(NotFollowed(PurePosixPath(path or script.text).name, script.span, why))
+        name, why = why_not_found(script, path_of(script, self.state.folder, HERE))
+        self.not_followed.append(NotFollowed(name, script.span, why))
 
     def _of_wrapper(self, arguments: tuple[Value, ...]) -> bool:
         """``wrapper [its arguments] python train.py``. Whether it starts something that is known."""

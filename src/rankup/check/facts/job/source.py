@@ -29,7 +29,20 @@ def with_unknown_words(text: str) -> str:
     """``text`` with a variable that nobody knows for each word to fill in, at the same places."""
     if "{%" in text:
         text = _OF_TEMPLATE.sub(lambda match: match[1] + "#" * (len(match[0]) - len(match[1])), text)
-    return _TO_FILL_IN.sub(lambda match: "$_" + re.sub(r"\W", "_", match[0][1:-1]), text)
+    return _TO_FILL_IN.sub(_unknown_word, text)
+
+
+def _unknown_word(match: re.Match[str]) -> str:
+    return "$_" + re.sub(r"\W", "_", match[0][1:-1])
+
+
+def as_written(word: str, text: str) -> tuple[str, str]:
+    """A word of ``with_unknown_words(text)`` as ``text`` has it, and the last word to fill in that is in it, or ""."""
+    last = ""
+    for match in sorted(_TO_FILL_IN.finditer(text), key=lambda match: -len(match[0])):
+        if _unknown_word(match) in word:
+            word, last = word.replace(_unknown_word(match), match[0]), match[0]
+    return word, last
 
 
 class Source:

@@ -12,7 +12,7 @@ from rankup.check.rule import Edit, Match, Rule, Safety
 from rankup.findings.finding import Confidence, Severity
 
 #: A line that somebody replaces by text, before the script is one: $HEADER, <%= header %>, %HEADER%.
-_FILLED_IN = re.compile(r"[ \t]*(?:\$\{?(\w+)\}?[ \t]*$|<%|%\w+%|<\w+>[ \t]*$)", re.M)
+_FILLED_IN = re.compile(r"[ \t]*(?:\$\{?(\w+)\}?[ \t]*$|<%|%\w+%)", re.M)
 _HEAD = 3  # so many lines are the head of a script, not one that came too late
 
 
