@@ -8,9 +8,10 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-from rankup.check.document import Document, Place
+from rankup.check.document import Document, Place, Span
 from rankup.check.facts.job.job import Job, Launch, NotFollowed
 from rankup.check.facts.job.reader import read_job
+from rankup.check.facts.program.imports import absolute
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.reader import read_program
 from rankup.check.registry import job_rules, program_rules
@@ -126,6 +127,15 @@ def _missing(job: Job, launch: Launch) -> Iterator[NotFollowed]:
             yield NotFollowed(shown, launch.span, "it is a placeholder")
         else:
             yield NotFollowed(launch.target.text, launch.span, why)
+
+
+def missing_parts(program: Program) -> Iterator[NotFollowed]:
+    """The modules that a program imports as parts of its own folder (``from .trainer``), and that are not there."""
+    modules = program.project
+    for name, level, _ in modules.main.imported if program.document.complete else ():
+        if level and name and absolute(modules.main, name, level) in modules.missing:
+            path = f"{name.replace('.', '/')}.py"
+            yield NotFollowed(path.rpartition("/")[2], Span(0, 0), f"not found at {path}")
 
 
 def diagnostics(subjects: Subjects) -> list[Diagnostic]:
