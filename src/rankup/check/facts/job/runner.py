@@ -282,7 +282,9 @@ class Runner(ShellReader):
             script = start.arguments[0] if start.arguments else None
         if start.launcher == "accelerate" and "config_file" in start.options:
             self._configure(start, start.options["config_file"])
-        path = path_of(script, self.state.folder, HERE) if script is not None else ""
+        path = ""
+        if script is not None:
+            path = path_of(script, self.state.folder, HERE) or self._own_choice(script)
         self.launches.append(
             Launch(
                 command.span, path, self._start(command, start), None, start.launcher, start.options, start.words,
@@ -290,6 +292,13 @@ class Runner(ShellReader):
                 start.unknown,
             )
         )  # fmt: skip
+
+    def _own_choice(self, script: Value) -> str:
+        """The program that a script takes where it gets no other: the only value that it gives the variable itself."""
+        name = getattr(script.atoms[0], "name", "") if len(script.atoms) == 1 else ""
+        given = self.assigned.get(name, ())
+        known = {binding.value.known: binding.value for binding in given if binding.value.known}
+        return path_of(known.popitem()[1], self.state.folder, HERE) if len(known) == 1 else ""
 
     def _configure(self, start: LauncherLine, file: Value) -> None:
         """What accelerate's configuration file gives in place of options."""
