@@ -97,6 +97,8 @@ def test_a_program_is_found(tmp_path, line, program):
         ("srun python 2 train.py", "2", "only the job knows its path"),
         ("$COMMAND", "$COMMAND", "only the job knows its words"),
         ("if a; then s=a.py; else s=b.py; fi\nsrun python $s", "$s", "only the job knows its path"),
+        ("source env.sh", "env.sh", "not found at env.sh"),
+        ("bash -c 'source conf/x.sh; hostname'", "x.sh", "not found at conf/x.sh"),
         ("srun uv run train-model --epochs 3", "train-model", "a command of the environment"),
         ("pixi run train\necho done", "train", "a command of the environment"),
         ("uv run train-model\nrsync -a out /store", "train-model", "a command of the environment"),
@@ -127,6 +129,8 @@ def test_what_was_not_read_is_named_with_the_reason(tmp_path, line, name, reason
         "trap 'clean-up' EXIT\nsleep 1",
         "id=$(make-id)\nsbatch next.sh",
         "srun --pty bash",
+        "source /etc/profile.d/modules.sh\n. ~/.bashrc\nsource venv/bin/activate",
+        "if [ -f env.sh ]; then source env.sh; fi",
     ],
 )
 def test_a_script_of_mere_tools_is_followed(tmp_path, lines):
