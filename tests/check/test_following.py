@@ -30,6 +30,9 @@ def checked(folder, files, *paths):
         ("srun python project/deep/train.py", "deep/train.py"),
         ('srun python "${1:-train.py}"', "train.py"),
         ('SCRIPT="${1:-deep/train.py}"\nsrun python $SCRIPT', "deep/train.py"),
+        ("SCRIPT=$1\nSCRIPT=${SCRIPT:-train.py}\nsrun python $SCRIPT", "train.py"),
+        (': "${SCRIPT:=train.py}"\nsrun python $SCRIPT', "train.py"),
+        ('if [ -z "$1" ]; then script=train.py; else script=$1; fi\nsrun python $script', "train.py"),
         ("srun python -m pkg.train", "src/pkg/train.py"),
         ("srun python -m pkg", "pkg/__main__.py"),
         ("srun singularity_wrapper exec python train.py", "train.py"),
@@ -93,11 +96,63 @@ def test_a_program_is_found(tmp_path, line, program):
         ("srun bash -c 'python $1' rank", "$1", "only the job knows its path"),
         ("srun python 2 train.py", "2", "only the job knows its path"),
         ("$COMMAND", "$COMMAND", "only the job knows its words"),
+        ("if a; then s=a.py; else s=b.py; fi\nsrun python $s", "$s", "only the job knows its path"),
+        ("source env.sh", "env.sh", "not found at env.sh"),
+        ("bash -c 'source conf/x.sh; hostname'", "x.sh", "not found at conf/x.sh"),
+        ("srun uv run train-model --epochs 3", "train-model", "a command of the environment"),
+        ("pixi run train\necho done", "train", "a command of the environment"),
+        ("uv run train-model\nrsync -a out /store", "train-model", "a command of the environment"),
+        ("srun litgpt pretrain --config c.yaml", "litgpt", "a command of the environment"),
+        ("srun singularity run --nv image.sif", "image.sif", "a command of the container"),
+        ("srun apptainer exec --nv image.sif train-model", "train-model", "a command of the container"),
+        ("make -j data\nmake train", "make", "a command of the environment"),
+        ("if [ -d data ]; then ./bin/train; fi", "train", "a command at ./bin/train"),
+        ("main() { litgpt pretrain; }\nmain", "litgpt", "a command of the environment"),
+        ("srun bash -c 'module load x; train-model'", "train-model", "a command of the environment"),
+        ("printf '%s\\n' 'train-model' >w.sh\nbash w.sh", "train-model", "a command of the environment"),
     ],
 )
 def test_what_was_not_read_is_named_with_the_reason(tmp_path, line, name, reason):
     found = checked(tmp_path, {"job.sh": f"{HEAD}{line}\n"}, "job.sh")
     assert [(one.name, one.reason) for _, one in found.not_followed] == [(name, reason)]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "srun hostname\nnvidia-smi",
+        "module load cuda\nrsync -a data $TMPDIR",
+        "singularity pull torch.sif docker://torch\nconda activate x\nuv sync",
+        "srun bash -c 'hostname; sleep 1'",
+        "make\nsrun python -c 'print(1)'",
+        'log() { echo "$@"; }\nlog done',
+        "trap 'clean-up' EXIT\nsleep 1",
+        "id=$(make-id)\nsbatch next.sh",
+        "srun --pty bash",
+        "source /etc/profile.d/modules.sh\n. ~/.bashrc\nsource venv/bin/activate",
+        "if [ -f env.sh ]; then source env.sh; fi",
+    ],
+)
+def test_a_script_of_mere_tools_is_followed(tmp_path, lines):
+    assert checked(tmp_path, {"job.sh": f"{HEAD}{lines}\n"}, "job.sh").not_followed == []
+
+
+def test_what_prepares_a_job_need_not_be_read(tmp_path):
+    lines = "make -j data\ntidal fetch\nsrun bash -c 'prepare-node; python train.py'\n"
+    files = {"job.sh": HEAD + lines, "train.py": PROGRAM}
+    assert checked(tmp_path, files, "job.sh").not_followed == []
+
+
+def test_a_part_of_a_program_that_is_not_there_is_named(tmp_path):
+    job = f"{HEAD}srun python train.py\n"
+    files = {
+        "job.sh": job,
+        "train.py": "from .trainer import main\nfrom .there import x\nmain()\n",
+        "there.py": "x = 1\n",
+    }
+    ((place, one),) = checked(tmp_path, files, "job.sh").not_followed
+    assert (one.name, one.reason) == ("trainer.py", "not found at trainer.py")
+    assert place.path == str(tmp_path / "train.py")
 
 
 def test_a_script_for_another_shell_is_named_as_not_read(tmp_path):

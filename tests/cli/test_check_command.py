@@ -82,6 +82,16 @@ def test_a_job_whose_program_was_not_read_is_never_without_a_word_in_any_format(
     assert annotation.startswith("::notice file=job.sh,line=5,title=not followed::train.py was not checked")
 
 
+def test_a_command_that_nobody_can_read_is_named_in_every_format(folder, capsys):
+    (folder / "job.sh").write_text("#!/bin/bash\n#SBATCH --nodes=1\nsrun train-model --epochs 3\n")
+    said = "train-model (a command of the environment)"
+    assert check(capsys, "job.sh")[1].splitlines()[-1] == f"checked: job.sh · not followed: {said}"
+    assert check(capsys, "--strict", "job.sh")[0] == 1
+    for form in ("json", "sarif", "github"):
+        out = check(capsys, "--format", form, "job.sh")[1]
+        assert "train-model" in out and "a command of the environment" in out
+
+
 LOOP = """\
 import torch
 

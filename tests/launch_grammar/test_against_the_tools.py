@@ -113,12 +113,29 @@ def test_letters_of_slurm(slurm: Callable[..., str], command: str):
 @pytest.mark.parametrize("value", ["72.", "2k", "0", "+2", "7", "x", "1-2", "1,3"])
 @pytest.mark.parametrize("command", ["sbatch", "srun"])
 def test_numbers_that_slurm_takes(slurm: Callable[..., str], command: str, value: str):
+    _same_refusals(slurm, command, value, "COUNT", "NUMBER", "NODES")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "7", "72.", "0", "-1", "1h", "+5", "1:2", ":1", "1:", "1:2:3", "1:2:3:4", "1-2", "1-", "1-2:3",
+        "1-2-3", "unlimited", "Infinite", "x", "32g", "32GB", "32GBB", "32GiB", "1.5G", "1T", "1P", "2kb",
+        "32B", "+5G", "G",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["sbatch", "srun"])
+def test_times_and_sizes_of_memory_that_slurm_takes(slurm: Callable[..., str], command: str, value: str):
+    _same_refusals(slurm, command, value, "TIME", "MEMORY")
+
+
+def _same_refusals(slurm: Callable[..., str], command: str, value: str, *kinds: str) -> None:
     differs = {}
     version = slurm("srun", "--version").split()[-1]
     grammar = grammar_of(command)
     for name in spellings(grammar, version):
         option = grammar.by_spelling[name]
-        if option.kind in ("COUNT", "NUMBER", "NODES") and name.startswith("--"):
+        if option.kind in kinds and name.startswith("--"):
             said = slurm(command, f"{name}={value}", "--no-such-option").partition("\n")[0]
             real = said.removeprefix(f"{command}: error: ") if "error: " in said else ""
             if refusal(option, value) != real:

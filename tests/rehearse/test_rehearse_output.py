@@ -521,6 +521,19 @@ def test_mpiexec_is_taken_for_that_whose_options_it_gets(tmp_path: Path):
     assert "  mpiexec is taken for that of PALS (HPE Cray), whose options it gets" in report.lines(100)
 
 
+def test_a_hint_names_the_launcher_of_the_job_and_its_variables(tmp_path: Path):
+    def said(body: str) -> str:
+        report = rehearsed(tmp_path, body, ("-l select=2:ncpus=8:ngpus=2",), scheduler="pbs", mpi="pals")
+        return " ".join(text(report, tmp_path).split())
+
+    agents = said("mpiexec -n 4 --ppn 2 torchrun --nnodes=2 --nproc_per_node=2 --rdzv_backend=c10d train.py")
+    assert "start torchrun once on every node: mpiexec -n 2 --ppn 1" in agents
+    ranks = said("mpiexec -n 4 --ppn 2 python train.py")
+    assert "mpiexec bash -c 'RANK=$PALS_RANKID … exec python …'" in ranks
+    assert "it needs RANK, and ends with an error" in ranks and "whole model" not in ranks
+    assert "srun" not in agents + ranks and "SLURM" not in agents + ranks
+
+
 def test_an_option_of_pals_is_one_error_under_open_mpi(tmp_path: Path):
     report = rehearsed(tmp_path, PALS, pbs(4), scheduler="pbs", mpi="openmpi")
     (finding,) = report.findings

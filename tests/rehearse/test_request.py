@@ -27,19 +27,36 @@ def request_of(*directives: str):
         ("-c 72.", 'Invalid numeric value "72." for --cpus-per-task.'),
         ("-Hn0", 'Invalid numeric value "0" for --ntasks.'),
         ("--nodes=two", '"two" is not a valid node count'),
+        ("--time=1h", "Invalid --time specification"),
+        ("-t 1:2:3:4", "Invalid --time specification"),
+        ("--time-min=90m", "Invalid --time-min specification"),
+        ("--mem=32GBB", "Invalid --mem specification"),
+        ("--mem-per-cpu=1.5G", "Invalid --mem-per-cpu specification"),
+        ("--tasks-per-nodes=4", "unrecognized option '--tasks-per-nodes'"),
+        ("--label", "unrecognized option '--label'"),
+        ("--cpus=2", "option '--cpus' is ambiguous; possibilities: '--cpus-per-gpu' '--cpus-per-task'"),
     ],
 )
-def test_a_number_that_sbatch_refuses_is_refused(directive: str, said: str):
+def test_what_sbatch_refuses_is_refused(directive: str, said: str):
     with pytest.raises(RankupError, match="sbatch-refuses") as caught:
         allocation_of(request_of(directive), Sizes(), "job")
     assert said in caught.value.message
 
 
 @pytest.mark.parametrize(
-    "directive", ["--cpus-per-task=<N>", "--nodes=1-2", "--nodes=+2", "--cpus-per-task=+8"]
-)
+    "directive",
+    [
+        "--cpus-per-task=<N>", "--nodes=1-2", "--nodes=+2", "--cpus-per-task=+8", "--time=1-12", "--time=UNLIMITED",
+        "--mem=32gb", "--mem=<MEMORY>", "--exclusiv", "--time-m=5", "--container-image=x.sqsh",
+    ],
+)  # fmt: skip
 def test_what_sbatch_takes_or_nobody_knows_is_rehearsed(directive: str):
     assert allocation_of(request_of(directive), Sizes(), "job")[0].num_nodes in (1, 2)
+
+
+def test_an_option_that_only_a_plug_in_can_have_is_said_to_be_assumed():
+    assumed = allocation_of(request_of("--scratch-disk=9"), Sizes(), "job")[2]
+    assert assumed == ["sbatch itself has no option --scratch-disk: a plug-in of the site must add it"]
 
 
 def test_a_job_file_is_rendered_first(tmp_path: Path):

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from rankup.check.document import Document, Place
+from rankup.check.document import Document, Place, Span
 from rankup.check.facts.job.job import Job, Launch, NotFollowed
 from rankup.check.facts.job.launches import why_not_found
 from rankup.check.facts.job.reader import read_job
 from rankup.check.facts.job.source import as_written
+from rankup.check.facts.program.imports import absolute
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.reader import read_program
 from rankup.check.registry import job_rules, program_rules
@@ -129,6 +130,15 @@ def _as_written(job: Job, one: NotFollowed) -> NotFollowed:
     name, word = as_written(one.name, job.document.text)
     why = "it is a placeholder" if name == word else f"because of the placeholder {word}"
     return replace(one, name=name, reason=why) if word else one
+
+
+def missing_parts(program: Program) -> Iterator[NotFollowed]:
+    """The modules that a program imports as parts of its own folder (``from .trainer``), and that are not there."""
+    modules = program.project
+    for name, level, _ in modules.main.imported if program.document.complete else ():
+        if level and name and absolute(modules.main, name, level) in modules.missing:
+            path = f"{name.replace('.', '/')}.py"
+            yield NotFollowed(path.rpartition("/")[2], Span(0, 0), f"not found at {path}")
 
 
 def diagnostics(subjects: Subjects) -> list[Diagnostic]:

@@ -9,7 +9,14 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
-from rankup.check.check import Diagnostic, FindFile, diagnostics, in_reading_order, read_subjects
+from rankup.check.check import (
+    Diagnostic,
+    FindFile,
+    diagnostics,
+    in_reading_order,
+    missing_parts,
+    read_subjects,
+)
 from rankup.check.document import Document, Place
 from rankup.check.facts.job.job import NotFollowed
 from rankup.check.facts.job.source import language_of
@@ -192,6 +199,7 @@ def _check(paths: Sequence[Path], selection: Selection, site: Site | None, files
         programs=[program.document for program in subjects.programs],
     )
     unread = {(job.document.place(one.span), one): None for job in subjects.jobs for one in job.not_followed}
+    unread |= {(p.document.place(one.span), one): None for p in subjects.programs for one in missing_parts(p)}
     modules = {module.document.path for program in subjects.programs for module in program.modules}
     left_out = {path for path, (kind, _) in inputs.kinds.items() if kind == LEFT_OUT} - modules
     texts = {

@@ -6,7 +6,7 @@ import ipaddress
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rankup.findings.finding import Confidence, Finding, Severity
 from rankup.rehearse.allocation import Allocation
@@ -20,6 +20,38 @@ _HEAD = (
 )
 
 
+@dataclass(frozen=True)
+class _Starter:
+    """The command that starts the tasks of a job, its variables, and its words for one task on each node."""
+
+    command: str
+    rank: str
+    local: str
+    node: str
+    once: str
+
+
+_SRUN = _Starter("srun", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "--ntasks={} --ntasks-per-node=1")
+_MPI = {
+    "pals": _Starter("mpiexec", "PALS_RANKID", "PALS_LOCAL_RANKID", "PALS_NODEID", "-n {} --ppn 1"),
+    "hydra": _Starter("mpiexec", "PMI_RANK", "MPI_LOCALRANKID", "PMI_RANK", "-n {} -ppn 1"),
+    "openmpi": _Starter(
+        "mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_RANK",
+        "-np {} --map-by ppr:1:node",
+    ),
+}  # fmt: skip
+
+
+def _starter(launch: Launch, job: Allocation) -> _Starter:
+    """What has started a launch; if that was the batch shell, what its job has."""
+    one = launch.started[0]
+    by_mpi = any(str(each["launcher"]).startswith("mpi") for each in one.launches)
+    if job.scheduler == "slurm" and not by_mpi:
+        return _SRUN
+    known = (each for each in _MPI.values() if by_mpi and each.rank in one.environment)
+    return next(known, _MPI.get(one.scenario.mpi, _MPI["openmpi"]))
+
+
 def judge(launches: Sequence[Launch], job: Allocation) -> Iterator[Finding]:
     """All findings of ``launches``, without those that follow from another one."""
     found = list(_all(launches, job))
@@ -30,7 +62,7 @@ def judge(launches: Sequence[Launch], job: Allocation) -> Iterator[Finding]:
 def _all(launches: Sequence[Launch], job: Allocation) -> Iterator[Finding]:
     for launch in launches:
         yield from _agents(launch, job) if launch.agents else _ranks(launch, job)
-        yield from _inherited(launch)
+        yield from _inherited(launch, job)
         yield from _order(launch)
         yield from _devices(launch, job)
     yield from _copies(launches)
@@ -64,7 +96,7 @@ def _are(number: int) -> str:
 
 def _agents(launch: Launch, job: Allocation) -> Iterator[Finding]:
     agents = launch.agents
-    name = agents[0].launcher
+    name, starter = agents[0].launcher, _starter(launch, job)
     for note in dict.fromkeys(note for agent in agents for note in agent.notes):
         ends = "ends with an error" in note
         yield Finding(
@@ -75,6 +107,7 @@ def _agents(launch: Launch, job: Allocation) -> Iterator[Finding]:
     if not many or agents[0].slots:
         return
     nodes = many[0].nodes
+    once = f"start {name} once on every node: {starter.command} {starter.once.format(nodes)}"
     sizes = {agent.nodes for agent in agents}
     if len(sizes) > 1:
         message = f"agents of {name} expect different numbers of nodes: {_list(sorted(sizes))}"
@@ -93,13 +126,13 @@ def _agents(launch: Launch, job: Allocation) -> Iterator[Finding]:
         where = f"; none on {_list(missing)}" if missing else ""
         yield _error(
             "missing-agents", launch, f"{name} expects {nodes} agents, and {_are(len(agents))} started{where}", _WAITS,
-            f"start {name} once on every node: srun --ntasks={nodes} --ntasks-per-node=1, pbsdsh, or ssh",
+            f"{once}, pbsdsh, or ssh",
         )  # fmt: skip
     if len(agents) > nodes:
         yield _error(
             "too-many-agents", launch, f"{name} expects {nodes} agents, and {len(agents)} are started",
             "The agents that are too many fail, or take the place of others.",
-            f"start {name} once on every node: srun --ntasks={nodes} --ntasks-per-node=1",
+            once,
         )  # fmt: skip
     ranked = [(one.host, one.agent.node_rank) for one in launch.started if one.agent is not None]
     if len(agents) > nodes:  # those of one node have its rank
@@ -108,7 +141,8 @@ def _agents(launch: Launch, job: Allocation) -> Iterator[Finding]:
         if times > 1:
             yield _error(
                 "doubled-node-rank", launch, f"{times} agents of {name} have node rank {rank}", _WAITS,
-                "a variable such as $SLURM_NODEID must be expanded on the node: srun bash -c '… $SLURM_NODEID …'",
+                f"a variable such as ${starter.node} must be expanded on the node: {starter.command} bash -c "
+                f"'… ${starter.node} …'",
             )  # fmt: skip
         if rank >= nodes:
             message = f"an agent of {name} has node rank {rank}, but there are {nodes} nodes"
@@ -174,17 +208,24 @@ def _ranks(launch: Launch, job: Allocation) -> Iterator[Finding]:
     ranks = [one for one in launch.processes if one.rank is not None]
     if not ranks:
         return
+    starter = _starter(launch, job)
     if all(one.source == "alone" for one in ranks):
         if len(ranks) > 1:
+            needed = all(one.written_down.needs_rank for one in launch.started)
+            end = (
+                "it needs RANK, and ends with an error"
+                if needed
+                else "every copy trains the whole model alone"
+            )
             yield _error(
                 "independent-copies", launch, f"{len(ranks)} copies of the program run, and none knows of the others",
-                "RANK and WORLD_SIZE are not set, and the program does not read what its launcher sets (SLURM_PROCID, "
-                "OMPI_COMM_WORLD_RANK, …): every copy trains the whole model alone.",
-                "set RANK, WORLD_SIZE and LOCAL_RANK in each task (srun bash -c 'RANK=$SLURM_PROCID … exec python …'), "
-                "or use torchrun", likely=True,
+                "RANK and WORLD_SIZE are not set, and the program does not read what its launcher sets "
+                f"({starter.rank}, …): {end}.",
+                "set RANK, WORLD_SIZE and LOCAL_RANK in each task "
+                f"({starter.command} bash -c 'RANK=${starter.rank} … exec python …'), or use torchrun", likely=True,
             )  # fmt: skip
         return
-    yield from _numbers(launch, ranks)
+    yield from _numbers(launch, ranks, starter)
     many = max((one.world_size or 1) for one in ranks) > 1
     empty = [one for one in ranks if one.environment.get("MASTER_ADDR") == ""]
     if many and empty and all(one.environment.get("MASTER_PORT") for one in empty):
@@ -214,7 +255,7 @@ def _ranks(launch: Launch, job: Allocation) -> Iterator[Finding]:
         yield from _head(launch, job, meeting.rpartition(":")[0], heads, "rank 0 listens on its own node")
 
 
-def _inherited(launch: Launch) -> Iterator[Finding]:
+def _inherited(launch: Launch, job: Allocation) -> Iterator[Finding]:
     """Workers of an agent that read the rank of the agent itself."""
     ranks = [
         one for one in launch.processes if one.agent is not None and not one.source.startswith(one.launcher)
@@ -227,11 +268,12 @@ def _inherited(launch: Launch) -> Iterator[Finding]:
     yield _error(
         "doubled-rank", launch, f"{number} processes have rank {one.rank}: each reads {one.source}",
         f"{name} starts them, and they inherit {one.source} from it. Each trains alone, or waits for the others.",
-        f"read RANK, WORLD_SIZE and LOCAL_RANK, which {name} sets, or start one python for each rank by srun",
+        f"read RANK, WORLD_SIZE and LOCAL_RANK, which {name} sets, or start one python for each rank by "
+        f"{_starter(launch, job).command}",
     )  # fmt: skip
 
 
-def _numbers(launch: Launch, ranks: Sequence[Process]) -> Iterator[Finding]:
+def _numbers(launch: Launch, ranks: Sequence[Process], starter: _Starter) -> Iterator[Finding]:
     doubled = {rank: times for rank, times in Counter(one.rank for one in ranks).items() if times > 1}
     if doubled:
         rank, times = next(iter(doubled.items()))
@@ -241,7 +283,8 @@ def _numbers(launch: Launch, ranks: Sequence[Process]) -> Iterator[Finding]:
         yield _error(
             "doubled-rank", launch, message,
             f"A variable that is expanded in the batch shell has that shell's value in every task. {_HANGS}",
-            "expand it in the task, by single quotes: srun bash -c 'export RANK=$SLURM_PROCID; exec python …'",
+            f"expand it in the task, by single quotes: {starter.command} bash -c 'export RANK=${starter.rank}; exec "
+            "python …'",
         )  # fmt: skip
     # A task that reads no rank, a server beside its workers, says nothing of their world size.
     sizes = sorted({one.world_size for one in ranks if one.world_size is not None and one.source != "alone"})
@@ -264,7 +307,7 @@ def _numbers(launch: Launch, ranks: Sequence[Process]) -> Iterator[Finding]:
         yield _error(
             "world-size-mismatch", launch, f"the world size is {sizes[0]}, and {_are(len(ranks))} started", _HANGS,
             "read the number in the program: WORLD_SIZE, SLURM_NTASKS" if own
-            else "start one process for each rank, e.g. by srun, or set WORLD_SIZE to what is started",
+            else f"start one process for each rank, e.g. by {starter.command}, or set WORLD_SIZE to what is started",
             likely=ranks[0].source != "RANK",
         )  # fmt: skip
 
@@ -289,6 +332,7 @@ def _order(launch: Launch) -> Iterator[Finding]:
 def _devices(launch: Launch, job: Allocation) -> Iterator[Finding]:
     if not any(job.gpus):
         return
+    starter = _starter(launch, job)
     lost = [one for one in launch.processes if one.index is not None and one.device == "-"]
     if lost:
         one = lost[0]
@@ -304,7 +348,7 @@ def _devices(launch: Launch, job: Allocation) -> Iterator[Finding]:
             f"{one.host} {'has local rank ' if by_local_rank else 'takes cuda:'}{one.index}",
             "torch ends with 'invalid device ordinal', or several processes share a GPU.",
             "start as many processes on a node as it has GPUs" if by_local_rank
-            else "choose the GPU by LOCAL_RANK (torchrun) or SLURM_LOCALID (srun)",
+            else f"choose the GPU by LOCAL_RANK (torchrun) or {starter.local} ({starter.command})",
         )  # fmt: skip
     users: dict[tuple[str, str], int] = Counter(
         (one.host, device) for one in launch.processes if one.source != BY_ITSELF for device in one.devices
@@ -318,7 +362,7 @@ def _devices(launch: Launch, job: Allocation) -> Iterator[Finding]:
             "They share its memory and its time; NCCL refuses two ranks on one GPU.",
             f"start one {launch.agents[0].launcher} on a node, and choose the GPU by the LOCAL_RANK that it sets"
             if launch.agents
-            else "LOCAL_RANK must count the processes of a node: LOCAL_RANK=$SLURM_LOCALID, expanded in the task",
+            else f"LOCAL_RANK must count the processes of a node: LOCAL_RANK=${starter.local}, expanded in the task",
         )  # fmt: skip
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rankup.check.facts.job.request import Request
+from rankup.check.facts.job.typos import is_slip
 from rankup.core.hostlist import expand
 from rankup.errors import RankupError
 from rankup.launch_grammar.numbers import refusal
@@ -83,7 +85,7 @@ def _hosts(sizes: Sizes, nodes: int) -> tuple[str, ...]:
 
 
 def _slurm(request: Request, sizes: Sizes) -> tuple[Allocation, list[str]]:
-    assumed: list[str] = []
+    assumed = list(_refuse(request))
 
     def count(option: str) -> int | None:
         directive = request.by_name.get(option)
@@ -94,7 +96,6 @@ def _slurm(request: Request, sizes: Sizes) -> tuple[Allocation, list[str]]:
         text = directive.value.rpartition(":")[2] if directive is not None else ""
         return int(text) if text.isdigit() else None
 
-    _refuse_numbers(request)
     if request.heterogeneous:
         raise RankupError(
             "heterogeneous-job",
@@ -167,12 +168,27 @@ def _no_gpu(assumed: int) -> str:
     return f"the directives ask for no GPU; {assumed} on each node are rehearsed"
 
 
-def _refuse_numbers(request: Request) -> None:
+def _refuse(request: Request) -> Iterator[str]:
+    """Raises what sbatch says of a directive that it does not take; yields the options of a site's plug-ins."""
     sbatch = grammar_of("sbatch")
     for directive in request.directives:
-        option = sbatch.find(f"--{directive.name}")
-        if option is not None and directive.known and (said := refusal(option, directive.value)):
-            raise RankupError("sbatch-refuses", f"sbatch refuses this job: {said}")
+        name, said, hint = directive.name, "", ""
+        option = sbatch.find(f"--{name}")
+        near = [one for one in sbatch.names if is_slip(name, one)]
+        if option is not None:
+            said = refusal(option, directive.value) if directive.known else ""
+        elif directive.is_word or not directive.known or not re.fullmatch(r"[a-z][a-z-]+", name):
+            continue
+        elif several := sbatch.beginnings(name):
+            names = " ".join(f"'--{one}'" for one in several)
+            said = f"option '--{name}' is ambiguous; possibilities: {names}"
+        elif near or grammar_of("srun").beginnings(name):
+            said = f"unrecognized option '--{name}'"
+            hint = f"did you mean --{near[0]}?" if near else "it is an option of srun"
+        else:
+            yield f"sbatch itself has no option --{name}: a plug-in of the site must add it"
+        if said:
+            raise RankupError("sbatch-refuses", f"sbatch refuses this job: {said}", hint=hint)
 
 
 def _pbs(request: Request, sizes: Sizes) -> tuple[Allocation, list[str]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from rankup.check.document import Document
 from rankup.check.facts.program.program import Program
 from rankup.check.facts.program.reader import read_program
+from rankup.check.facts.program.required import required_variables
 from rankup.check.facts.program.value import (
     KIND_OF_VARIABLE,
     NOTHING,
@@ -29,12 +30,14 @@ class WrittenDown:
     """``world_size`` of ``init_process_group``; ``device``: a number for all ranks, or ``rank``: the global rank.
 
     ``rank_by`` and ``size_by``: the one variable that ``init_process_group`` gets each from, if it gets them.
+    ``needs_rank``: it ends with an error where RANK is not set.
     """
 
     world_size: int | None = None
     device: int | str | None = None
     rank_by: str = ""
     size_by: str = ""
+    needs_rank: bool = False
 
     def index(self, rank: int | None, local_rank: int | None) -> int | None:
         """The number of the GPU that a rank takes, among those that it sees."""
@@ -61,6 +64,7 @@ def written_down(path: str) -> WrittenDown:
         devices.pop() if len(devices) == 1 else None,
         _variable([program.value(call, "rank", 4) for call in program.inits], Kind.RANK),
         _variable([program.value(call, "world_size", 3) for call in program.inits], Kind.WORLD_SIZE),
+        "RANK" in required_variables(program),
     )
 
 

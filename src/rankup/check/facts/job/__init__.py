@@ -23,6 +23,7 @@
 | ``wrappers`` | ``time``, ``env``, containers, ``bash -c`` |
 | ``steps`` | srun, mpiexec, pbsdsh, ssh and others: tasks on nodes |
 | ``launches`` | torchrun, accelerate, python and others: which program |
+| ``tools`` | tools of shells and systems; what a job starts that nobody has read |
 | ``submitted`` | jobs whose text a script has in itself |
 | ``typos`` | mistakes in the text itself: misspelt directives, broken line ends |
 """

@@ -6,6 +6,7 @@ import re
 from pathlib import PurePosixPath
 
 from rankup.check.facts.job.commands import EMPTY, Command, Output, Value, Variable
+from rankup.check.facts.job.launches import path_of
 from rankup.check.facts.job.shell import ShellReader
 from rankup.check.facts.job.source import joined
 from rankup.check.facts.job.words import fields
@@ -46,6 +47,9 @@ def builtin(runner: ShellReader, command: Command) -> bool:
             runner.text(content)
         elif not target.tail.endswith(_SETTING_UP) and not runner.include(target):
             runner.sources_files = True
+            path = path_of(target, state.folder, HERE)
+            if path and path[0] != "/" and not state.conditional:  # others are the system's
+                runner.not_found(target)
     elif name in ("setenv", "set") and len(argv) > 1 and (name == "setenv" or "=" in argv[1].head):  # csh
         known, equals, _ = argv[1].head.partition("=")
         value = argv[1].after(len(known) + 1) if equals else argv[2] if len(argv) > 2 else EMPTY

@@ -170,7 +170,7 @@ class Value:
             return None
         atom = atoms[0]
         if isinstance(atom, Variable):
-            if atom.operator in ("", ":-", "-"):
+            if atom.operator in ("", ":-", "-", ":=", "="):
                 return numbers(atom.name)
             return None
         if isinstance(atom, Arithmetic):

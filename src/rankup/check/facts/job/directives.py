@@ -35,6 +35,11 @@ class Directive:
         return not _UNKNOWN.search(self.value)
 
     @property
+    def is_word(self) -> bool:
+        """Whether it has no dashes: ``hetjob``, or text that is no option."""
+        return self.span.end - self.span.start == len(self.name)
+
+    @property
     def number(self) -> int | None:
         return int(self.value) if re.fullmatch(r"[0-9]{1,8}", self.value) else None
 

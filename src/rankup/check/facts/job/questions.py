@@ -7,18 +7,8 @@ from collections.abc import Iterator
 from rankup.check.document import Document, Span
 from rankup.check.facts.job.commands import Command, Literal, Output, Step, Value, Variable
 from rankup.check.facts.job.job import Job, Launch
+from rankup.check.facts.job.tools import TOOLS
 
-#: Commands that train nothing, wherever they run.
-_HARMLESS = frozenset(
-    {
-        "hostname", "echo", "printf", "env", "printenv", "nvidia-smi", "rocm-smi", "date", "mkdir", "rm", "cp", "rsync",
-        "tar", "sleep", "module", "ml", "ls", "cat", "grep", "awk", "sed", "ip", "ifconfig", "ping", "nproc", "lscpu",
-        "numactl", "true", "which", "test", "[", "source", ".", "export", "cd", "set", "ulimit", "unzip", "df", "du",
-        "scontrol", "sbcast", "uname", "whoami", "id", "pwd", "chmod", "touch", "kill", "pkill", "head", "cut", "tr",
-        "dcgmi", "getent", "dig", "curl", "wget", "docker", "enroot", "exit", "wait", "nslookup", "host", "free", "top",
-        "ps", "mv", "ln", "find", "hwloc-bind", "ibstat", "ibv_devinfo", "sinfo", "squeue", "modprobe", "nc", "mktemp",
-    }
-)  # fmt: skip
 LOCAL = ("localhost", "127.0.0.1", "127.0.1.1", "::1")
 #: Variables that are 0 in the batch shell, and a rank in a step.
 RANK_VARIABLES = {
@@ -37,7 +27,7 @@ def fans_out(job: Job) -> bool:
             continue
         if command.step is not None:  # nobody knows what it starts: srun $ARGUMENTS
             return True
-        if command.shell.step is not None and command.name not in _HARMLESS:
+        if command.shell.step is not None and command.name not in TOOLS:
             return True
     return any(_has_hosts(launch) for launch in job.launches) or _manual(job)
 

@@ -14,6 +14,7 @@ from rankup.check.facts.job.request import Request
 from rankup.check.facts.job.runner import FindScript, Runner, no_script
 from rankup.check.facts.job.source import Source, language_of, with_unknown_words
 from rankup.check.facts.job.submitted import job_of
+from rankup.check.facts.job.tools import unread
 from rankup.check.facts.job.typos import blanks_after_backslash, misspelt_directives
 from rankup.sites.site import Site
 
@@ -85,6 +86,7 @@ def read_job(document: Document, site: Site | None = None, find_script: FindScri
     job.assigned, job.expansions = runner.assigned, runner.expansions
     job.starts_unknown, job.broken = runner.starts_unknown, runner.broken
     job.sources_files, job.tested, job.functions = runner.sources_files, runner.tested, set(runner.functions)
+    job.not_followed += unread(job, runner.unread)
     return job
 
 

@@ -17,6 +17,7 @@ from rankup.check.facts.job.shell import ShellReader
 from rankup.check.facts.job.source import Source, joined, language_of
 from rankup.check.facts.job.steps import Fanout, fan_out
 from rankup.check.facts.job.submitted import ONLY_ASKS, SUBMITTING, Submitted
+from rankup.check.facts.job.tools import TOOLS
 from rankup.check.facts.job.wrappers import Inner, unwrap
 from rankup.check.facts.start import Start
 from rankup.launch_grammar.accelerate_config import accelerate_config
@@ -25,15 +26,7 @@ _SCRIPT = re.compile(r"\.(sh|bash|slurm|sbatch|pbs)\Z")
 _NAME = re.compile(r"\\\$\w+")  # a variable, in a pattern
 _DEEPEST = 40  # commands that start commands
 _MOST_WORDS = 20  # of an unknown program, before the command that it starts
-_STARTER = re.compile(r"bash|sh|torchrun|accelerate|deepspeed|python[\d.]*")
-#: Programs whose words are no command, though they may be named like one.
-_NO_WRAPPERS = frozenset(
-    {
-        "which", "type", "hash", "pip", "pip3", "conda", "mamba", "micromamba", "uv", "apt", "apt-get", "git", "grep",
-        "pgrep", "pkill", "killall", "ps", "find", "ls", "ln", "cat", "head", "tail", "sed", "awk", "chmod", "tar",
-        "alias", "sbatch", "qsub", "bsub", "scancel", "test", "[", "touch", "diff", "virtualenv", "update-alternatives",
-    }
-)  # fmt: skip
+_STARTER = re.compile(r"bash|sh|ray|torchrun|accelerate|deepspeed|python[\d.]*")
 
 
 #: A path that a job script names → the text of that script, if it is there.
@@ -59,6 +52,7 @@ class Runner(ShellReader):
         self.not_followed: list[NotFollowed] = []
         self.launches: list[Launch] = []
         self.starts_unknown: list[Command] = []
+        self.unread: list[Command] = []  # of programs that nobody knows
         self.submitted: list[Submitted] = []
         self.feeder: Command | None = None  # the last command before a pipe
         self.nested = 0
@@ -286,7 +280,9 @@ class Runner(ShellReader):
             script = start.arguments[0] if start.arguments else None
         if start.launcher == "accelerate" and "config_file" in start.options:
             self._configure(start, start.options["config_file"])
-        path = path_of(script, self.state.folder, HERE) if script is not None else ""
+        path = ""
+        if script is not None:
+            path = path_of(script, self.state.folder, HERE) or self._own_choice(script)
         self.launches.append(
             Launch(
                 command.span, path, self._start(command, start), None, start.launcher, start.options, start.words,
@@ -294,6 +290,13 @@ class Runner(ShellReader):
                 start.unknown,
             )
         )  # fmt: skip
+
+    def _own_choice(self, script: Value) -> str:
+        """The program that a script takes where it gets no other: the only value that it gives the variable itself."""
+        name = getattr(script.atoms[0], "name", "") if len(script.atoms) == 1 else ""
+        given = self.assigned.get(name, ())
+        known = {binding.value.known: binding.value for binding in given if binding.value.known}
+        return path_of(known.popitem()[1], self.state.folder, HERE) if len(known) == 1 else ""
 
     def _configure(self, start: LauncherLine, file: Value) -> None:
         """What accelerate's configuration file gives in place of options."""
@@ -349,9 +352,11 @@ class Runner(ShellReader):
                 self._script(command, first, argv[1:])
         elif first.tail.endswith(".py") and ("/" in first.text or _runs_files(command.parent)):  # ./train.py
             self._launch(command, LauncherLine("python", script=first, arguments=argv[1:]))
-        elif command.name not in _NO_WRAPPERS:
+        elif command.name not in TOOLS:
             with self.changed(parent=command, pipe=()):
-                self._of_wrapper(argv[1:])
+                starts = self._of_wrapper(argv[1:])
+            if not starts and not _STARTER.fullmatch(command.name):
+                self.unread.append(command)
 
 
 def _runs_files(command: Command | None) -> bool:

@@ -59,6 +59,11 @@ class ScopeKeeper:
         if binding is not None and binding.certain and operator in ("", ":-", "-", ":=", "=", ":?", "?"):
             value = _element(binding.value, which)
             if value is not None and len(value.atoms) < 200:
+                first = value.atoms[0] if len(value.atoms) == 1 else None
+                if (
+                    default is not None and isinstance(first, Variable) and not first.operator
+                ):  # SCRIPT=$1 before it
+                    value = Value((replace(first, operator=operator, default=default),))
                 return value if quoted and which == "@" else requoted(value, quoted)
         if (
             operator in (":+", "+") and default is not None
@@ -70,6 +75,8 @@ class ScopeKeeper:
             name + (f"[{index}]" if index else ""), span, self.state.shell, operator, default, quoted
         )
         self.expansions.append(unknown)
+        if operator in (":=", "=") and default is not None and binding is None:
+            self.bind(name, Value((unknown,)), span)
         return Value((unknown,))
 
     def output(self, source: Source, start: int, end: int, span: Span, quoted: bool) -> Value:

@@ -63,6 +63,10 @@ class ShellReader(SimpleReader):
         """Reads a shell script of another file as a part of this one. Whether it is there."""
         raise NotImplementedError
 
+    def not_found(self, script: Value) -> None:
+        """Notes a script that was not read."""
+        raise NotImplementedError
+
     # ---- statements
 
     def visit(self, node: Any, source: Source) -> None:

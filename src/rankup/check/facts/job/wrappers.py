@@ -96,9 +96,9 @@ def _container(name: str, words: Sequence[Value]) -> Inner | None:
     if subcommands:
         words = words[1:]
     rest = parse(name, words).rest
-    if name != "shifter":
-        rest = rest[1:]  # the image
-        if rest and rest[0].known == "--":
+    if name != "shifter" and len(rest) > 1:  # an image alone has a command of its own
+        rest = rest[1:]
+        if rest[0].known == "--":
             rest = rest[1:]
     return Inner(tuple(rest), container=name) if rest else None
 

@@ -124,7 +124,7 @@ class _Reader:
             if last_name(call.base or call.node) == node.id and call.last == "update":
                 found += [self._keys(argument, scope) for argument in call.node.args]
                 found.append(call.keywords)
-            elif any(
+            elif call.last != "update" and any(
                 isinstance(argument, ast.Name) and argument.id == node.id for argument in call.node.args
             ):
                 return None  # it may be changed there
