@@ -34,5 +34,5 @@ def test_the_program_of_a_job_that_rankup_writes_is_read(tmp_path, name):
     (tmp_path / "train.py").write_text("import torch\n")
     checked = check_paths([tmp_path / "job.sh"], Selection(), None)
     # A job without a scheduler starts its own copy again, and a job that stages the program that it has written.
-    assert {one.name for _, one in checked.not_followed} <= {"job.sh", "stage.py"}
+    assert {one.name for _, one in checked.not_followed} <= {"$RUN/job.sh", "$RUN/stage.py"}
     assert str(tmp_path / "train.py") in checked.texts
