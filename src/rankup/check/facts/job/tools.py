@@ -15,11 +15,11 @@ _NAME = re.compile(r"\w[\w.+:@-]*")
 TOOLS = SETTINGS | frozenset(
     """
     7z [[ alias apptainer apt apt-get aria2c aws bc bg break bsub bunzip2 bzip2 ch-run chgrp chmod chown clear column
-    comm command continue cpupower csplit curl dcgmi dd diff dig dirs disown dmesg dnf docker done dos2unix du else
-    enroot esac eval exec fg fi find fold getconf getent getopt getopts git gpustat gsutil gunzip gzip hash hatch help
-    hf host huggingface-cli hwloc-bind ibstat ibstatus ibv_devinfo ifconfig install ip ipcrm ipcs jobs jq kill killall
-    ldconfig ldd let ln local logger logout lsblk lscpu lsmod lsof lspci lstopo lz4 mapfile md5sum mkfifo mktemp
-    modprobe mount mpstat nc ncu netstat newgrp nohup nslookup nsys numactl nvcc nvidia-cuda-mps-control openssl
+    comm command continue cpupower csplit curl dcgmi dd deactivate diff dig dirs disown dmesg dnf docker done dos2unix
+    du else enroot esac eval exec fg fi find fold getconf getent getopt getopts git gpustat gsutil gunzip gzip hash
+    hatch help hf host huggingface-cli hwloc-bind ibstat ibstatus ibv_devinfo ifconfig install ip ipcrm ipcs jobs jq
+    kill killall ldconfig ldd let ln local logger logout lsblk lscpu lsmod lsof lspci lstopo lz4 mapfile md5sum mkfifo
+    mktemp modprobe mount mpstat nc ncu netstat newgrp nohup nslookup nsys numactl nvcc nvidia-cuda-mps-control openssl
     pbsnodes pdm pgrep pidof pigz ping pip pip3 pipenv pixi pkill podman podman-hpc poetry ps qalter qdel qhold qrerun
     qrls qstat qsub quota rclone read readarray readlink return rev rmdir rocminfo rsync rye sacct sarus sbatch sbcast
     scancel scp seff service sha256sum shift shifter shopt sinfo singularity split sprio squeue ss sshare sstat stat
