@@ -315,9 +315,10 @@ class Runner(ShellReader):
         kind = "python"
         nodes: int | None = 1
         processes: int | None = 1
+        in_all: int | None = None
         if line.launcher == "python":
             if step is not None:
-                kind, nodes, processes = step.kind, step.nodes, step.tasks_per_node
+                kind, nodes, processes, in_all = step.kind, step.nodes, step.tasks_per_node, step.tasks
         else:
             kind = "torchrun" if line.launcher == "launch" else line.launcher
             given = line.options.get("nnodes")
@@ -335,7 +336,7 @@ class Runner(ShellReader):
         elif request.scheduler == "pbs" and request.packed and request.nodes != 1:
             cpus = gpus = None  # nobody knows how many chunks share a node
         arguments = tuple(value.text for value in line.arguments)
-        return Start(kind, nodes, processes, gpus, cpus, arguments)
+        return Start(kind, nodes, processes, gpus, cpus, arguments, in_all)
 
     def _other(self, command: Command) -> None:
         """A program that nobody knows, perhaps a script."""

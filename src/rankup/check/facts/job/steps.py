@@ -58,6 +58,8 @@ def fan_out(name: str, argv: Sequence[Value], request: Request) -> Fanout | None
         tasks, per_node = _number(parsed, request, "np"), _number(parsed, request, "ppn")
         nodes = tasks // per_node if tasks and per_node else None
         return Fanout("aprun", parsed, rest, None, nodes, tasks, per_node)
+    if name == "jsrun":
+        return Fanout("jsrun", parsed, rest, None, *_jsrun_size(parsed, request))
     if name == "blaunch" and not parsed.options.keys() & {"u", "z"}:
         rest = rest[1:]  # the host
     return Fanout(name, parsed, rest)
@@ -114,6 +116,15 @@ def _srun_size(parsed: CommandLine[Value], request: Request) -> tuple[int | None
     if request.tasks_given:
         return nodes, None, None
     return nodes, nodes, 1
+
+
+def _jsrun_size(parsed: CommandLine[Value], request: Request) -> tuple[int | None, int | None, int | None]:
+    """Of resource sets, each with its tasks."""
+    sets, per_host = _number(parsed, request, "nrs"), _number(parsed, request, "rs_per_host")
+    each = _number(parsed, request, "tasks_per_rs") if "tasks_per_rs" in parsed.options else 1
+    tasks = _number(parsed, request, "np") or (sets * each if sets and each else None)
+    nodes = -(-sets // per_host) if sets and per_host else None
+    return nodes, tasks, per_host * each if per_host and each else None
 
 
 def _mpi_size(parsed: CommandLine[Value], request: Request) -> tuple[int | None, int | None, int | None]:

@@ -260,7 +260,8 @@ class ProgramCode:
     def many_ranks(self) -> bool:
         """Whether it runs in more than one process, started by a script or by itself."""
         return bool(self.started) or any(
-            (start.nodes or 1) * (start.processes_per_node or 1) > 1 for start in self.starts
+            (start.processes or (start.nodes or 1) * (start.processes_per_node or 1)) > 1
+            for start in self.starts
         )
 
     @cached_property
