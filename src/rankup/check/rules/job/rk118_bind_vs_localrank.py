@@ -109,7 +109,7 @@ RULE = Rule(
     what="SLURM gives each task one GPU, and the program expects to see all GPUs of its node.",
     why="With --gpus-per-task=1 each task sees its GPU as number 0 (SLURM 22.05): others are invalid device ordinals.",
     fix="Ask with --gpus-per-node. local_rank % torch.cuda.device_count() finds the task's GPU, but NCCL then needs "
-    "--gres-flags=allow-task-sharing to reach those of its peers (NVIDIA/nccl#1948).",
+    "--gres-flags=allow-task-sharing to reach those of its peers (NVIDIA/nccl#1948, SchedMD 17875).",
     find=find,
     fires=(
         """--- job.sh
