@@ -15,11 +15,11 @@ from rankup.errors import RankupError
 MOST_BYTES = 4 << 20  # a longer file is data, not a script
 PAGES = frozenset({".md", ".markdown", ".mdx", ".qmd", ".rmd", ".rst", ".html", ".htm", ".ipynb"})
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "build", "dist", "runs"})
-_DIRECTIVE = re.compile(r"^#(SBATCH|PBS|BSUB|COBALT)[ \t]+-", re.M)
+# Of these PBS alone takes a directive that is indented.
+_DIRECTIVE = re.compile(r"^(?:[ \t]*#PBS|#(?:SBATCH|BSUB|COBALT))[ \t]+-", re.M)
 _SHELL = re.compile(r"^#![ \t]*\S*/(env[ \t]+(-S[ \t]+)?)?\w*sh\b")
-_RECIPE = re.compile(
-    r"^[^\s#:=][^#:=\n]*:(?!=)[^\n]*\n\t", re.M
-)  # of a makefile: its commands are indented by a tab
+# Of a makefile: its commands are indented by a tab.
+_RECIPE = re.compile(r"^[^\s#:=][^#:=\n]*:(?!=)[^\n]*\n\t", re.M)
 _PYTHON = re.compile(r"^#!.*python")
 STARTS_RANKS = re.compile(
     r"^[ \t]*(srun|sbatch|torchrun|mpirun|mpiexec|pbsdsh|accelerate launch|deepspeed)[ \t]", re.M
@@ -37,9 +37,8 @@ EMPTY = "it is empty"
 #: A log's name, which the schedulers give to the output of a job.
 LOG_NAME = re.compile(r"\.(out|err|log|[oe]\d+([.-]\d+)?)$", re.I)
 _LEFT_BY_NAME = {"a log": LOG_NAME, "a copy": re.compile(r"(\.(old|orig|bak|save|rej|swp)|~)$", re.I)}
-_HEAD = re.compile(
-    r"(?:[ \t\r]*(?:#[^\n]*)?\n)*#(SBATCH|PBS|BSUB|COBALT)[ \t]+-"
-)  # a directive, before any command
+# A directive, before any command.
+_HEAD = re.compile(r"(?:[ \t\r]*(?:#[^\n]*)?\n)*(?:[ \t]*#PBS|#(?:SBATCH|BSUB|COBALT))[ \t]+-")
 _HERE_DOCUMENT = re.compile(r"<<-?[ \t]*\\?(['\"]?)(\w+)\1[^\n]*\n.*?^[ \t]*\2[ \t\r]*$", re.S | re.M)
 _FENCE = re.compile(r"^[ \t]*```", re.M)
 _LOGGED = re.compile(
@@ -223,8 +222,8 @@ def imports_training(text: str) -> bool:
 
 
 def is_job(text: str) -> bool:
-    commands = has_directives(text) or (STARTS_RANKS.search(text) and not parses(text))
-    return bool(_SHELL.match(text) or (commands and not _RECIPE.search(text)))
+    starts = STARTS_RANKS.search(text) and not parses(text) and not _RECIPE.search(text)
+    return bool(has_directives(text) or _SHELL.match(text) or starts)
 
 
 def parses(text: str) -> bool:

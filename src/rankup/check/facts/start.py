@@ -15,4 +15,4 @@ class Start:
     gpus_per_node: int | None = None
     cpus_per_node: int | None = None
     arguments: tuple[str, ...] = ()
-    processes: int | None = None  # on all nodes, where only that is known
+    processes: int | None = None  # on all nodes

@@ -9,6 +9,10 @@ from rankup.check.facts.job.commands import Command, Literal, Output, Step, Valu
 from rankup.check.facts.job.job import Job, Launch
 from rankup.check.facts.job.tools import TOOLS
 
+#: Variables of the number of processes.
+_PROCESSES = {
+    "WORLD_SIZE", "SLURM_NTASKS", "SLURM_NPROCS", "NUM_PROCESSES", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+}  # fmt: skip
 LOCAL = ("localhost", "127.0.0.1", "127.0.1.1", "::1")
 #: Variables that are 0 in the batch shell, and a rank in a step.
 RANK_VARIABLES = {
@@ -75,16 +79,6 @@ def lacks_srun(job: Job, launch: Launch) -> bool:
         and not launch.command.in_loop
         and not fans_out(job)
     )
-
-
-_PROCESSES = {
-    "WORLD_SIZE",
-    "SLURM_NTASKS",
-    "SLURM_NPROCS",
-    "NUM_PROCESSES",
-    "OMPI_COMM_WORLD_SIZE",
-    "PMI_SIZE",
-}
 
 
 def number_of_processes(job: Job, value: Value) -> str | None:

@@ -33,10 +33,11 @@ TOOLS = SETTINGS | frozenset(
 def unread(job: Job, strange: Iterable[Command]) -> Iterator[NotFollowed]:
     """What of ``strange``, programs that nobody knows, a step or a wrapper starts, or a script in the end."""
     parents = {id(one.parent) for one in job.commands}
+    known = TOOLS | job.functions
     last = {
         id(one.parent): one
         for one in job.commands
-        if one.argv and (id(one) in parents or one.name not in TOOLS | job.functions)
+        if one.argv and (id(one) in parents or one.name not in known)
         if one.function != "trap" and not one.in_output
     }
     for command in (one for one in strange if _NAME.fullmatch(one.name)):
