@@ -38,6 +38,8 @@ from rankup.errors import RankupError
         ("report", "Nodes: 2\n  #SBATCH -N 2\n  python a.py\n", ""),
         ("job", "#!/usr/bin/env fish\nset x 1\n", "job"),
         ("job", "#!/usr/bin/env -S bash -e\nsrun a\n", "job"),
+        ("job", "  #PBS -l select=2\n  mpiexec python a.py\n", "job"),
+        ("job", "#PBS -l select=2\nif [ -f a:b ]; then\n\tmpiexec python a.py\nfi\n", "job"),
         ("Makefile", "all: a.py\n\tsbatch job.sh\n\ncat:\n\tcat <<E\n#SBATCH -N 2\nE\n", ""),
         ("notes.txt", "We used srun last week.\n", ""),
         ("data.csv", "a,b\n1,2\n", ""),

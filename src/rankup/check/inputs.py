@@ -222,8 +222,8 @@ def imports_training(text: str) -> bool:
 
 
 def is_job(text: str) -> bool:
-    starts = STARTS_RANKS.search(text) and not parses(text) and not _RECIPE.search(text)
-    return bool(has_directives(text) or _SHELL.match(text) or starts)
+    commands = has_directives(text) or (STARTS_RANKS.search(text) and not parses(text))
+    return bool(_SHELL.match(text) or _HEAD.match(text) or (commands and not _RECIPE.search(text)))
 
 
 def parses(text: str) -> bool:
