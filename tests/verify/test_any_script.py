@@ -70,6 +70,8 @@ while epoch < 4:
                  "random": torch.get_rng_state(), "average": average}
         torch.save(state, path + ".tmp")
         os.replace(path + ".tmp", path)
+    if ranks > 1:
+        torch.distributed.barrier()
 print("weights", sum(p.sum().item() for p in net.parameters()))
 """
 
