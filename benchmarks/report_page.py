@@ -72,6 +72,7 @@ def write_runs(folder: Path, count: int) -> list[Path]:
     for index in range(count):
         path = folder / "runs" / "bench" / f"{index:03d}"
         (path / "records").mkdir(parents=True)
+        (path / "attempts").write_text("1 4711.1@node1 1000000000\n")
         for name in ("steps", "epochs", "utilization-node1"):
             file = path / "records" / f"{name}.jsonl"
             if index < 10:
@@ -82,25 +83,32 @@ def write_runs(folder: Path, count: int) -> list[Path]:
     return paths
 
 
+def spent(seconds: float) -> dict[str, float]:
+    return {"trained": 4 * seconds, "saving": 0.0, "evaluating": 0.0}
+
+
 def records(name: str, seed: int) -> list[dict[str, object]]:
     noise = random.Random(seed)
     per_epoch = STEPS // EPOCHS
     if name == "steps":
+        begin = {"kind": "begin", "time": 1e9, "attempt": 1, "facts": {"world_size": 4}, "spent": spent(0)}
         return [
-            {
+            begin,
+            *({
                 "kind": "step", "time": 1e9 + i, "attempt": 1, "epoch": i // per_epoch + 1, "epochs": EPOCHS,
                 "step": i % per_epoch + 1, "steps": per_epoch, "global_step": i + 1, "goal": STEPS,
                 "samples": 256 * (i % per_epoch + 1), "samples_per_s": 2000.5 + noise.random(), "data_s": 0.01,
-                "seconds": 0.414 * i, "left": 0.414 * (STEPS - i),
+                "seconds": 0.414 * i, "left": 0.414 * (STEPS - i), "spent": spent(0.414 * i),
                 "metrics": {"loss": 2.3 * math.exp(-i / 3000) + 0.1 * noise.random(), "accuracy": noise.random()},
             }
-            for i in range(STEPS)
+            for i in range(STEPS)),
         ]  # fmt: skip
     if name == "epochs":
         return [
             {
                 "kind": "epoch", "time": 1e9 + i, "attempt": 1, "epoch": i + 1, "epochs": EPOCHS, "steps": per_epoch,
                 "samples": 256 * per_epoch, "seconds": 29.0, "data_s": 0.7,
+                "spent": spent(29.0 * (i + 1)),
                 "metrics": {"loss": 2.3 / (i + 1), "test_accuracy": 1 - 0.5 / (i + 1 + seed)},
             }
             for i in range(EPOCHS)

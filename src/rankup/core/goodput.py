@@ -88,19 +88,29 @@ def _digits(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def goodput_of(run: Path, *, since: float = 0.0, until: float = float("inf")) -> Goodput | None:
+def goodput_of(
+    run: Path,
+    records: Iterable[dict[str, Any]] | None = None,
+    *,
+    since: float = 0.0,
+    until: float = float("inf"),
+) -> Goodput | None:
     """Of the run in the directory ``run``, until now if it goes on; of the attempts that began from ``since`` to before
-    ``until`` (epoch seconds). None if no attempt of it told what it did: only programs that use rankup do."""
+    ``until`` (epoch seconds). ``records``: of its steps and epochs, if they have been read. None if no attempt of it
+    told what it did: only programs that use rankup do."""
     starts = _starts(run / "attempts")
-    records = [
-        *read_records(run / "records" / "steps.jsonl"),
-        *read_records(run / "records" / "epochs.jsonl", "epoch"),
-    ]
+    if not starts:
+        return None
+    if records is None:
+        records = [
+            *read_records(run / "records" / "steps.jsonl"),
+            *read_records(run / "records" / "epochs.jsonl", "epoch"),
+        ]
     told = _with_kept(one for one in records if "spent" in one)
     devices = [
         (float(one["time"]), int(one["facts"]["world_size"])) for one in told if one["kind"] == "begin"
     ]
-    if not starts or not devices:
+    if not devices:
         return None
     signs = _signs_of_life(run)
     queued = not re.search(r"@", (run / "attempts").read_text().split()[1])

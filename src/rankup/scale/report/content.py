@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from rankup.core import forked
-from rankup.core.goodput import goodput_of
 from rankup.errors import RankupError
 from rankup.findings.finding import Finding, Severity, in_order
 from rankup.scale.parts import largest_loss
@@ -246,7 +245,7 @@ def _run_facts(runs: Sequence[RunRecords]) -> list[tuple[str, str]]:
         values = {str(run.summary.get(key, "")) for run in runs}
         if len(values) == 1 and (value := values.pop()):
             facts.append((word, plain(value)))
-    told = [one for run in runs if (one := goodput_of(Path(run.path))) is not None]
+    told = [run.goodput for run in runs if run.goodput is not None]
     if told:
         facts.append(("Goodput", functools.reduce(operator.add, told).line().removeprefix("goodput ")))
     return [*facts, ("Records", f"{sum(run.records for run in runs):,}")]

@@ -18,6 +18,7 @@ import orjson
 from numpy.typing import NDArray
 
 from rankup.core.collector import uncollected
+from rankup.core.goodput import Goodput, goodput_of
 from rankup.core.records import read_records
 from rankup.errors import RankupError
 from rankup.monitor.nvidia_smi import SmiLog, host_of
@@ -83,6 +84,7 @@ class RunRecords:
     samples: float = np.nan
     waited: float = np.nan
     records: int = 0
+    goodput: Goodput | None = None
 
     @property
     def rate(self) -> float:
@@ -144,6 +146,7 @@ def _read_run(path: Path, name: str) -> RunRecords:
         samples=seen,
         waited=waited / seconds if seconds > 0 else np.nan,
         records=count,
+        goodput=goodput_of(path, [*steps, *(one for one in epochs if one.get("kind") == "epoch")]),
     )
 
 
