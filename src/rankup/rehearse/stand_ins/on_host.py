@@ -53,6 +53,7 @@ def _own_disk(libc: Libc, scenario: Scenario, host: str) -> None:
     """Another node has on its own disks what this machine has there, and not what the job has put onto the first's."""
     of_job = [pbs_env.local_disk(scenario)] if scenario.allocation.scheduler != "slurm" else []
     before = set(scenario.in_tmp)
+    ours = (scenario.scratch, scenario.folder, Path(scenario.python), Path(scenario.source))
     libc.call("unshare", NEWNS)
     for disk in map(Path, ["/tmp", *of_job]):
         own = scenario.disks / f"{host}-{disk.name}"
@@ -60,7 +61,7 @@ def _own_disk(libc: Libc, scenario: Scenario, host: str) -> None:
         own.chmod(0o1777)
         for entry in os.scandir(disk):
             with contextlib.suppress(OSError):  # others remove theirs meanwhile
-                needed = any(path.is_relative_to(entry.path) for path in (scenario.scratch, scenario.folder))
+                needed = any(path.is_relative_to(entry.path) for path in ours)
                 # Not by its times, which change where stand-ins lie over the commands of an environment.
                 if entry.is_symlink() or not (needed or entry.path in before):
                     continue
