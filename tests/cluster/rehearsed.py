@@ -22,7 +22,9 @@ from rankup.rehearse.rehearse import Options, rehearse
 from rankup.rehearse.report import Report, judged
 from rankup.rehearse.request import Sizes, allocation_of
 
-CPUS, GPUS = 288, 4  # of a node: as many as the largest of the sites has
+# Of a node: as many as the largest of the sites has. Scripts of 4 GPUs that run at once each need a node of their own.
+CPUS, GPUS, MEMORY = 288, 4, 1_100_000
+PARTITIONS = ("gpu", "cpu", "accel", "small-g", "standard-g", "gpularge", "long", "batch", "normal")
 RECORDER = """
 import json, os, sys, uuid
 facts = {"host": os.uname().nodename, "argv": sys.argv[1:], "cwd": os.getcwd(), "env": dict(os.environ)}
@@ -47,12 +49,12 @@ exec "$name" "$@"
 
 
 @contextmanager
-def site_lab() -> Iterator[Lab]:
+def site_lab(gpus: int = GPUS) -> Iterator[Lab]:
     """A lab whose nodes are as large as those of the sites, with their partitions and what their scripts load."""
     reason = why_not()
     if reason:
         pytest.skip(f"no SLURM lab: {reason}")
-    lab = Lab(warm=True, cpus=CPUS, gpus=GPUS, memory=1_000_000, partitions=("gpu", "cpu", "accel"))
+    lab = Lab(warm=True, cpus=CPUS, gpus=gpus, memory=MEMORY, partitions=PARTITIONS)
     try:
         lab.up()
         write(lab.shared / "venv/bin/activate", "")
@@ -86,7 +88,8 @@ class Pair:
         agent_python = lab.python if real_torchrun else sys.executable
         write(tools / "torchrun", f'#!/bin/sh\nexec {agent_python} {self.folder}/agent.py "$@"\n')
         write(tools / "conda", f"#!/bin/sh\necho {lab.shared}/conda\n")
-        write(tools / "apptainer", CONTAINER)
+        for runtime in ("apptainer", "singularity"):
+            write(tools / runtime, CONTAINER)
         self.env = {
             "PATH": f"{tools}:{Path(sys.executable).parent}:{SYSTEM_PATH}",
             "HOME": str(lab.shared),
@@ -150,6 +153,16 @@ def golden(name: str, lab: Lab, folder: Path) -> str:
     jobs = lab.shared / "jobs"
     jobs.mkdir(exist_ok=True)
     return script(name, jobs, folder / "runs" / "train" / "20260101-120000-abcd", folder)
+
+
+def for_the_lab(text: str) -> str:
+    """A script without what only its site has: types of GPUs, features of nodes, a quality of service, a network, paths
+    in a container."""
+    text = re.sub(r"^#SBATCH --(constraint|qos|network)=.*\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^INTERFACE=\S*", "INTERFACE=''", text, flags=re.MULTILINE).replace(
+        "/usr/local/bin/torchrun", "torchrun"
+    )
+    return re.sub(r"^(#SBATCH --(?:gpus-per-node=|gres=gpu:))[a-z]\w*:", r"\1", text, flags=re.MULTILINE)
 
 
 def without_binding(text: str) -> str:
