@@ -45,7 +45,7 @@ def plain(source: str, batch: int, steps: int) -> Play:
 
 
 def recorded(source: str, batch: int, steps: int) -> Play:
-    from rankup.runtime.tracing.any_script import record
+    from rankup.runtime.tracing.script_hooks import record
 
     folder = tempfile.TemporaryDirectory(prefix="rankup-recording-")
     atexit.register(folder.cleanup)
