@@ -173,3 +173,36 @@ def test_the_map_is_read_row_by_row():
     text = "```\nsrc/rankup/\n  core/   [1]  units\n  errors.py [0] an error\n  schedulers/ [5] who\n    slurm/\n```\n"
     rows = [("core/", 1), ("errors.py", 0), ("schedulers/", 5), ("schedulers/slurm/", None)]
     assert drawn(text) == rows
+
+
+def bound(module: str) -> set[str]:
+    """The names that a module of ours has at its top level; those of a package that loads them on first use, too."""
+    path = ROOT / "src" / module.replace(".", "/")
+    text = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
+    names = {each.stem for each in path.iterdir()} if path.is_dir() else set()
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
+                names.add(name)
+            case ast.alias(name=name, asname=other):
+                names.add(other or name)
+            case ast.Constant(value=str(name)) if path.is_dir():
+                names.add(name)
+    return names
+
+
+def test_what_benches_tools_and_examples_import_of_rankup_is_there():
+    """They run seldom: a name that has moved would be noticed late."""
+    files = [path for top in ("benchmarks", "tools", "examples") for path in (ROOT / top).rglob("*.py")]
+    imports = [
+        (path.relative_to(ROOT), node.module, alias.name)
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        and node.module is not None
+        and node.module.split(".")[0] == "rankup"
+        for alias in node.names
+    ]
+    assert len(imports) > 50
+    names = {module: bound(module) for _, module, _ in imports}
+    assert [each for each in imports if each[2] not in names[each[1]]] == []
