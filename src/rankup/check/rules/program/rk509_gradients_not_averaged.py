@@ -102,12 +102,11 @@ def _forwarded(program: Program, wrap: Call) -> bool:
         return True
     target = last_name(holder.targets[0])
     for module in program.modules:
-        for node in ast.walk(module.tree):
+        for node, (user, _) in module.parents.items():
             loads = isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load)
             if not loads or last_name(node) != target:
                 continue
             made = program.made(node, module.scope_of(node))
-            user = module.parents[node][0] if node in module.parents else None
             if made and wrap not in made:
                 continue  # something else of the same name
             if isinstance(user, ast.Attribute):
