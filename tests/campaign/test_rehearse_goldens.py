@@ -110,13 +110,10 @@ def one_node_first(names: list[str]) -> list[str]:
     return sorted(names, key=lambda name: (name == "slurm-conda-directive", nodes_of(name)))
 
 
-def lab_script(name: str, lab: Lab, folder: Path) -> str:
-    return for_the_lab(golden(name, lab, folder))
-
-
 def pair_of(name: str, lab: Lab, turn: int) -> Pair:
     hosts = "node[1-2]" if nodes_of(name) == 2 else lab.nodes[turn % 2]
-    return Pair(lab, name, lab_script(name, lab, lab.shared / name), real_torchrun=True, hosts=hosts)
+    text = for_the_lab(golden(name, lab, lab.shared / name))
+    return Pair(lab, name, text, real_torchrun=True, hosts=hosts)
 
 
 def rehearsed_and_submitted(lab: Lab, pairs: dict[str, Pair]) -> dict[str, Report]:

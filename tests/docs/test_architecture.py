@@ -180,14 +180,20 @@ def bound(module: str) -> set[str]:
     path = ROOT / "src" / module.replace(".", "/")
     text = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
     names = {each.stem for each in path.iterdir()} if path.is_dir() else set()
-    for node in ast.walk(ast.parse(text)):
+    left: list[ast.AST] = [ast.parse(text)]
+    while left:
+        node = left.pop()
         match node:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+                continue  # what is inside is not the module's
+            case ast.Name(id=name, ctx=ast.Store()):
                 names.add(name)
             case ast.alias(name=name, asname=other):
                 names.add(other or name)
             case ast.Constant(value=str(name)) if path.is_dir():
                 names.add(name)
+        left += ast.iter_child_nodes(node)
     return names
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -72,6 +74,19 @@ def test_what_a_job_writes_into_its_folder_stays_and_what_it_writes_elsewhere_is
     assert sorted(words(folder / f"job.sh-{job}.log")) == ["node1", "node2"]
     assert (folder / "0").exists() and (folder / "1").exists()
     assert not elsewhere.exists() and slurm.lost(elsewhere) and not slurm.lost(folder / "0")
+
+
+@pytest.mark.slow
+def test_each_node_has_the_python_that_rankup_runs_on_also_if_it_lies_below_tmp(folder, monkeypatch):
+    with tempfile.TemporaryDirectory(prefix="rankup-python-", dir="/tmp") as below:
+        python = Path(below, "python")
+        python.symlink_to(sys.executable)
+        monkeypatch.setattr(sys, "executable", str(python))
+        with pretended_scheduler("slurm") as slurm:
+            queue = SlurmQueue(slurm.ask)
+            submit(queue, folder, "#SBATCH --nodes=2", "srun bash -c 'scontrol --version && touch $SLURM_PROCID'")
+            over(queue, folder)
+    assert (folder / "0").exists() and (folder / "1").exists()
 
 
 WAITS = ("trap 'echo heard >>heard; exit 3' USR1", "echo $SLURM_RESTART_COUNT. >>begun", "sleep 60 & wait")

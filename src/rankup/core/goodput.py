@@ -102,10 +102,8 @@ def goodput_of(
     if not starts:
         return None
     if records is None:
-        records = [
-            *read_records(run / "records" / "steps.jsonl"),
-            *read_records(run / "records" / "epochs.jsonl", "epoch"),
-        ]
+        files = (run / "records" / name for name in ("steps.jsonl", "epochs.jsonl"))
+        records = itertools.chain.from_iterable(map(read_records, files))
     told = _with_kept(one for one in records if "spent" in one)
     devices = [
         (float(one["time"]), int(one["facts"]["world_size"])) for one in told if one["kind"] == "begin"

@@ -146,7 +146,7 @@ def _read_run(path: Path, name: str) -> RunRecords:
         samples=seen,
         waited=waited / seconds if seconds > 0 else np.nan,
         records=count,
-        goodput=goodput_of(path, [*steps, *(one for one in epochs if one.get("kind") == "epoch")]),
+        goodput=goodput_of(path, [*steps, *epochs]),
     )
 
 
