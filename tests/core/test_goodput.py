@@ -103,6 +103,17 @@ def test_ranks_that_are_restarted_within_an_attempt_lose_what_they_train_again(t
     assert found is not None and (found.trained, found.lost) == (160, 60)
 
 
+def test_what_the_sums_of_numbers_round_away_is_not_lost(tmp_path: Path):
+    week = Week(tmp_path)
+    week.attempt(0)
+    for at, trained in enumerate((0.0, 0.1, 0.2, 0.7, 2.9)):
+        week.tell("step" if at else "begin", at, trained)
+    week.end(5)
+    found = goodput_of(week.path)
+    assert found is not None and found.lost == 0.0
+    assert "lost" not in found.line()
+
+
 def test_the_queue_is_not_known_outside_a_scheduler(tmp_path: Path):
     week = Week(tmp_path, job="77.1700000000@here")
     week.attempt(100)

@@ -84,7 +84,9 @@ def test_each_node_has_the_python_that_rankup_runs_on_also_if_it_lies_below_tmp(
         monkeypatch.setattr(sys, "executable", str(python))
         with pretended_scheduler("slurm") as slurm:
             queue = SlurmQueue(slurm.ask)
-            submit(queue, folder, "#SBATCH --nodes=2", "srun bash -c 'scontrol --version && touch $SLURM_PROCID'")
+            submit(
+                queue, folder, "#SBATCH --nodes=2", "srun bash -c 'scontrol --version && touch $SLURM_PROCID'"
+            )
             over(queue, folder)
     assert (folder / "0").exists() and (folder / "1").exists()
 

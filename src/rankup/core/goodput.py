@@ -149,7 +149,7 @@ def _attempt(
                 if after["kind"] != "begin"
             )
     starting = min(max(float(mine[0]["time"]) - start, 0.0) * width, held)
-    redone = max(spent - sum(kept.values()), 0.0)
+    redone = max(round(spent - sum(kept.values()), 3), 0.0)  # records are as exact as that
     untold = max(end - float(mine[-1]["time"]), 0.0) * width if failed else 0.0
     rest = held - starting - redone - untold - sum(kept.values())
     # Two clocks: what they disagree by is taken off what was not told.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import os
 import re
 from dataclasses import replace
 
@@ -55,6 +57,21 @@ def test_what_all_runs_have_in_common_is_said_once(tmp_path):
     table = tables(of_runs(paths))["runs"]
     assert "strategy ddp, precision fp32, processes 2" in table.caption
     assert "Strategy" not in [column.title for column in table.columns]
+
+
+def test_the_goodput_of_all_runs_is_one_line_of_the_facts(tmp_path):
+    paths = [write_run(tmp_path / name, steps=2) for name in "ab"]
+    for path in paths:
+        (path / "attempts").write_text("1 4711 1000 n1\n")
+        for name, kind, trained in (("steps", "begin", 0.0), ("epochs", "epoch", 30.0)):
+            spent = {"trained": trained, "evaluating": 0.0, "saving": 0.0}
+            record = {"kind": kind, "time": 1000 + trained, "facts": {"world_size": 2}, "spent": spent}
+            with (path / "records" / f"{name}.jsonl").open("a") as file:
+                file.write(json.dumps(record) + "\n")
+        (path / "exit_code").write_text("0")
+        os.utime(path / "exit_code", (1040, 1040))
+    facts = dict(of_runs(paths).facts)
+    assert facts["Goodput"].startswith("37.5% over 2 attempts: trained 60 of 160 device-seconds")
 
 
 def test_a_name_cannot_break_a_latex_table():
