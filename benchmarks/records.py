@@ -108,7 +108,7 @@ class _Absent:
     def batch_done(self) -> None:
         pass
 
-    def step_done(self, total: int, global_step: int) -> bool:
+    def steps_done(self, steps: int, batch: Any, global_step: int) -> bool:
         return False
 
     def __getattr__(self, name: str) -> Any:

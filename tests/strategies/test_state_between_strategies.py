@@ -29,7 +29,7 @@ def begun(name: str, folder: Path | None, steps: int) -> dict[str, Any]:
         made = target(run._context.strategy, inner, opt, unflatten(described))
         dcp.load(made, checkpoint_id=folder)
         load_state(run._context.strategy, inner, opt, made)
-        feed.position.step = 3
+        feed.position.go_to(0, 3)
     for done, (x, y) in enumerate(run.steps(feed, epochs=1), start=feed.position.step + 1):
         run.strategy.forward_backward(model, F.mse_loss, x, y)
         run.step(opt)

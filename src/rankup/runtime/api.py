@@ -30,9 +30,10 @@ from rankup.runtime.checkpointing.registered import Values
 from rankup.runtime.checkpointing.settings import ResumeSettings
 from rankup.runtime.checkpointing.state_parts import StateParts
 from rankup.runtime.context import RunContext
-from rankup.runtime.data.batches import Batch, DataFeed
+from rankup.runtime.data.batches import DataFeed
 from rankup.runtime.data.feeds import Data
 from rankup.runtime.data.identity import SameDataCheck
+from rankup.runtime.data.portions import Batch, Batches
 from rankup.runtime.loop.epochs import Epoch, loop
 from rankup.runtime.loop.evaluation import Evaluations
 from rankup.runtime.loop.gradients import Step
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from rankup.runtime.loop.run_strategy import RunStrategy
 
 ModelT = TypeVar("ModelT", bound=Models)
+T = TypeVar("T")
 
 
 class Run:
@@ -174,7 +176,7 @@ class Run:
         if (epochs is None) == (steps is None):
             raise RankupError("epochs-or-steps", "run.steps takes epochs=, or steps=, and one of them")
         unit, goal = ("steps", steps) if epochs is None else ("epochs", epochs)
-        return self._closed_at_exit(_flat(self._loop(data, unit, goal, flat=True)))
+        return Batches.of(self._closed_at_exit(_flat(self._loop(data, unit, goal, flat=True))))
 
     def _loop(
         self, data: DataFeed | None, unit: str, goal: int | None, *, flat: bool
@@ -182,7 +184,7 @@ class Run:
         parts = self._context, self._checkpointing, self._evaluations, self._steps
         return loop(*parts, data, unit, goal, flat=flat)
 
-    def _closed_at_exit(self, loop: Generator[Any, None, None]) -> Iterator[Any]:
+    def _closed_at_exit(self, loop: Generator[T, None, None]) -> Generator[T, None, None]:
         self._loops.add(loop)
         return loop
 
@@ -344,9 +346,9 @@ class Run:
         save_model(self._context, Path(path), model)
 
 
-def _flat(epochs: Iterable[Epoch]) -> Generator[Any, None, None]:
+def _flat(epochs: Iterable[Epoch]) -> Generator[Iterable[Any], None, None]:
     for epoch in epochs:
-        yield from epoch.batches()
+        yield from epoch.portions()
 
 
 def _close(loops: Iterable[Generator[Any, None, None]]) -> None:

@@ -17,8 +17,9 @@ from rankup.core.rundir import RunDir
 from rankup.core.whole_lines import end_line
 from rankup.runtime.checkpointing.adapters import Stateful
 from rankup.runtime.checkpointing.registered import Values
-from rankup.runtime.data.batches import Batch, DataFeed
+from rankup.runtime.data.batches import DataFeed
 from rankup.runtime.data.feeds import RankContext
+from rankup.runtime.data.portions import NONE, Batch, Portion
 from rankup.runtime.distributed.control import Control
 from rankup.runtime.loop.gradients import Gradients
 from rankup.runtime.loop.nan_watch import NanWatch
@@ -77,9 +78,10 @@ class RunContext:
         self.best_by = best_by  # the name of the one that chooses the best snapshot
         self.records = TrainingRecords(world.rank, world.world_size, device, directory, name, loggers)
 
-        self.global_step = 0
-        self.steps_reached = 0  # one more than global_step from the moment a step's last batch is handed out
-        self.batch: Batch | None = None  # the one that the loop's body has now
+        self._done = 0  # steps, without those of ``portion``
+        self.portion: Portion = NONE  # that the loop gives now
+        self._batch: Batch | None = None
+        self._begun = 1  # batches of the portion, as far as it was asked for them
         self.evaluating = False  # whether the code that runs now is the body of a ``run.batches``
         self.buffers_differ = False
         self.said_not_iterated = False  # of an epoch
@@ -87,6 +89,36 @@ class RunContext:
         self.gradients = Gradients(
             self.models, strategy, self.replicas, device, control, scaled=precision.scaled
         )
+
+    @property
+    def global_step(self) -> int:
+        """Steps that are done, over all loops and attempts; in the loop's body those before it."""
+        return self._done + max(0, self.portion.handed - 1)
+
+    @property
+    def steps_reached(self) -> int:
+        """One more than ``global_step`` from the moment a step's last batch is handed out."""
+        return self._done + self.portion.handed
+
+    def give(self, portion: Portion) -> None:
+        """It is handed out next; its first batch is ``batch``."""
+        self.portion, self._begun = portion, 1
+
+    def stand_at(self, step: int) -> None:
+        """So many steps are done, and no portion is handed out."""
+        self._done, self.portion = step, NONE
+
+    @property
+    def batch(self) -> Batch | None:
+        """The one that the loop's body has now."""
+        if (handed := self.portion.handed) > self._begun:  # as the loop does for the first one
+            self._begun, self._batch = handed, self.portion.batch
+            self.gradients.begin(self._batch)
+        return self._batch
+
+    @batch.setter
+    def batch(self, batch: Batch | None) -> None:
+        self._batch = batch
 
     def print(self, *values: object, **options: Any) -> None:
         """``print`` on rank 0 alone."""

@@ -132,7 +132,7 @@ def trained(workers: int, at: tuple[int, int], collate: Any = None) -> list[tupl
         global_batch=4,
         **options | ({"collate_fn": collate} if collate else {}),
     )
-    data.position.epoch, data.position.step = at
+    data.position.go_to(*at)
     seen: list[tuple[int, float, float]] = []
     for epoch in run.epochs(2, data):
         for batch in epoch:

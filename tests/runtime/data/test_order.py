@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankup.runtime.data import order
-from rankup.runtime.data.batches import cut, rows_of
+from rankup.runtime.data.batches import cut
 from rankup.runtime.data.order import DRAWN, Listed, Sequential, Shuffled, all_rows, cuts, shuffled
 from rankup.runtime.data.sharding import Sharding
 
@@ -53,7 +53,7 @@ def test_an_epoch_of_a_trillion_samples_begins_anywhere_at_once():
     assert plan.total(plan.steps - 1) == (HUGE + 5) % 4096
     for step in (0, plan.steps // 2, plan.steps - 1):
         first = next(cut(sharding, plan, step, 1, fill=True))
-        assert 0 <= int(rows_of(plan.order, [first]).min()) < HUGE + 5
+        assert 0 <= int(plan.order.rows(first.spans).min()) < HUGE + 5
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -63,8 +63,8 @@ def test_the_ranks_of_a_large_data_set_share_it(seed: int, monkeypatch: pytest.M
     seen = [
         number
         for sharding in ranks
-        for piece in cut(sharding, sharding.plan(2), 0, 1, fill=False)
-        for number in rows_of(sharding.plan(2).order, [piece]).tolist()
+        for pieces in cut(sharding, sharding.plan(2), 0, 1, fill=False)
+        for number in sharding.plan(2).order.rows(pieces.spans).tolist()
     ]
     assert sorted(seen) == list(range(1003))
 

@@ -125,7 +125,7 @@ def trained(name: str, exact: str, at: tuple[int, int] | None, workers: int = 0)
     net = nn.Linear(1, 1, bias=False)
     model, opt, data = run.prepare(net, sgd, dataset(name), **options)
     if at is not None:
-        data.position.epoch, data.position.step = at
+        data.position.go_to(*at)
     seen: dict = {}
     lengths, gradients = [], []
     for epoch in run.epochs(3):
@@ -271,7 +271,7 @@ def changed(case: str) -> tuple[int, str, str]:
     )
     at = 2 if options else 1
     if case == "resumed":
-        data.position.epoch, data.position.step = 1, 1
+        data.position.go_to(1, 1)
         sampler.indices = list(range(rank, 8 + rank))
     begun = 0
     try:

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankup.errors import RankupError
-from rankup.runtime.data.batches import Batch, cut
+from rankup.runtime.data.batches import cut
 from rankup.runtime.data.feeds import LoaderOptions, RankContext, make_loader
 from rankup.runtime.data.order import all_rows
+from rankup.runtime.data.portions import Batch
 from rankup.runtime.data.resident import ResidentData
 from rankup.runtime.data.sharding import Sharding
 from rankup.runtime.loop.precision import FP32
@@ -40,15 +41,17 @@ def test_shares_are_contiguous_and_differ_by_one_at_most(total, world_size):
 def test_the_ranks_together_see_the_global_order(length, world_size, extra, epoch, parts):
     global_batch = world_size + extra
     reference = Sharding(length, global_batch, 0, 1, seed=3, shuffle=True)
-    order = all_rows(reference.order(epoch))
+    order_of = reference.order(epoch)
+    order = all_rows(order_of)
     assert sorted(order.tolist()) == list(range(length))
     ranks = [Sharding(length, global_batch, r, world_size, seed=3, shuffle=True) for r in range(world_size)]
     cuts = [list(cut(sharding, sharding.plan(0), 0, parts, fill=True)) for sharding in ranks]
     for step in range(reference.steps):
         seen, counts, totals = [], 0, set()
         for whole in cuts:
-            pieces = whole[step * parts : (step + 1) * parts]
-            batches = [Batch(order[start:stop], *others) for start, stop, others in pieces]
+            pieces = whole[step]
+            values = order_of.rows(pieces.spans).split(pieces.sizes)
+            batches = [Batch(*each) for each in ((v, *c) for v, c in zip(values, pieces.counts, strict=True))]
             assert [batch.last for batch in batches] == [False] * (parts - 1) + [True]
             counts += sum(batch.samples for batch in batches)
             totals |= {batch.total for batch in batches}
@@ -65,9 +68,11 @@ def test_an_evaluation_has_no_dummy_batches_and_misses_nothing(length, world_siz
     seen = []
     for rank in range(world_size):
         sharding = Sharding(length, max(world_size, 8), rank, world_size, seed=0, shuffle=False)
-        pieces = list(cut(sharding, sharding.plan(0), 0, 1, fill=False))
-        assert all(samples == stop - start > 0 for start, stop, (samples, *_) in pieces)
-        seen += [i for start, stop, _ in pieces for i in range(start, stop)]
+        for pieces in cut(sharding, sharding.plan(0), 0, 1, fill=False, steps=start + 1):
+            assert all(
+                samples == size > 0 for size, (samples, *_) in zip(pieces.sizes, pieces.counts, strict=True)
+            )
+            seen += [i for first, stop in pieces.spans for i in range(first, stop)]
     assert sorted(seen) == list(range(length))
 
 

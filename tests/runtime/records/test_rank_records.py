@@ -60,7 +60,8 @@ def test_each_rank_tells_what_it_does(tmp_path: Path, world_size: int):
         assert isinstance(last["loss"], float) and last["loss"] != 0.5
         assert {one["phase"] for one in records} <= {"data", "step", "arrived", "after-epoch", "ended"}
         assert "after-epoch" in {one["phase"] for one in records}
-        assert last["before_steps"] == (8 if world_size > 1 else 0)  # a lone rank waits for nobody
+        # A lone rank waits for nobody; of several, steps that are handed out by themselves are timed.
+        assert 3 <= last["before_steps"] <= 8 if world_size > 1 else last["before_steps"] == 0
         assert last["data_s"] + last["before_s"] <= 2 * last["seconds"]
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 
+from rankup.runtime.data.portions import Batch
 from rankup.runtime.records.step_counts import StepCounts, TrainingTotals
 
 WAIT = 0.05
+BATCH = Batch(None, samples=4, total=8, last=True)
 
 
 def train(totals: TrainingTotals, steps: int, *, leaves: bool = False) -> None:
     counts = totals.start()
     for done in range(1, steps + 1):
         counts.batch_got(4)
-        counts.step_done(8, done)
+        counts.steps_done(1, BATCH, done)
     totals.stop(waits=not leaves)
 
 

@@ -268,6 +268,7 @@ class Checkpointing:
 
     def _attend_now(self) -> None:
         self.due = 0
+        self._run.portion.cut()
 
     def _keep_state(self) -> None:
         if self._replays or self._saves.saver is None:

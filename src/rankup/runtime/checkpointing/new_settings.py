@@ -138,10 +138,11 @@ def convert_position(feed: DataFeed, was: Options, now: Options) -> str | None:
         seen = position.step * was["global_batch"]
         if was["length"] is not None:
             seen = min(seen, was["length"])
-        position.step = -(-seen // now["global_batch"])
-        whole = position.step * now["global_batch"]
+        step = -(-seen // now["global_batch"])
+        whole = step * now["global_batch"]
         if feed.steps is not None:
-            position.step, whole = min(position.step, feed.steps), min(whole, now["length"])
+            step, whole = min(step, feed.steps), min(whole, now["length"])
+        position.go_to(position.epoch, step)
         skipped = whole - seen
     where = f"epoch {position.epoch + 1} goes on after {position.step} steps of the new batches"
     if changed - {"global_batch", "accumulate"}:

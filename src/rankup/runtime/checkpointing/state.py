@@ -249,7 +249,7 @@ def restore(
         for feed, state in zip(streams, states, strict=True):
             feed.load(state)
     parts.settings.finish()
-    run.global_step = run.steps_reached = metadata["step"]
+    run.stand_at(metadata["step"])
     run.metrics = dict(metadata["metrics"])
     for optimizer in run.optimizers:
         if metadata["step"]:  # else torch warns of schedules that step before their optimizer has

@@ -5,6 +5,7 @@
 - ``sharding``: the order of an epoch and each rank's share: pure functions
 - ``samplers``: the order of a user's ``sampler=`` or ``batch_sampler=``
 - ``batches``: a batch of one rank, cut out of a global batch
+- ``portions``, ``position``: batches that are handed out at once, and where the training on a data set is
 - ``loaders``: batches of map-style data sets
 - ``resident``: data that fits in memory, and its batches, on the device
 - ``feeds``: which of these loads a given data set

@@ -2,50 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass
-from itertools import islice, pairwise
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import torch
-
 from rankup.errors import RankupError
-from rankup.runtime.data.order import Order, StepPlan
+from rankup.runtime.data.order import Span, StepPlan
+from rankup.runtime.data.portions import Batch, Counts
+from rankup.runtime.data.position import Position
 from rankup.runtime.data.sharding import Sharding
 from rankup.runtime.distributed.control import Control, raise_on_all
-
-
-@dataclass
-class Position:
-    """The epoch in progress and how many of its steps are done. With the seed, a resume needs nothing else of the data.
-
-    A step counts as done once its last batch is handed out: in the loop's body, take the state after ``opt.step()``.
-    ``total`` counts the steps of all epochs. ``ended`` is True while the code after the inner loop runs: a state taken
-    there counts the epoch as finished, so that this code does not run again.
-    """
-
-    epoch: int = 0
-    step: int = 0
-    total: int = 0
-    ended: bool = False
-
-    def end_epoch(self) -> None:
-        """The code after the inner loop has run, too."""
-        self.epoch, self.step, self.ended = self.epoch + 1, 0, False
-
-    def resume(self) -> tuple[int, int]:
-        """(epoch, step) for a run that resumes from here."""
-        return (self.epoch + 1, 0) if self.ended else (self.epoch, self.step)
-
-    def state(self) -> dict[str, Any]:
-        """What a snapshot contains of it."""
-        return {"at": list(self.resume()), "total": self.total}
-
-    def load(self, saved: dict[str, Any]) -> None:
-        """Restore what ``state`` gave."""
-        self.epoch, self.step = saved["at"]
-        self.total, self.ended = saved["total"], False
-
 
 if TYPE_CHECKING:
     from rankup.runtime.data.samplers import SampledOrder
@@ -55,23 +21,15 @@ CHUNK = 64
 _NAMED = 4  # changes in a message
 
 
-class Batch(NamedTuple):
-    """What one rank computes on at once. A step is one batch, or several micro-batches of which one is ``last``."""
-
-    value: Any  # what the loop gets
-    samples: int  # samples of this rank that count; 0 for a dummy batch, which only keeps collectives matched
-    total: int  # samples of the whole step, over all ranks and micro-batches
-    last: bool  # whether the optimizer steps after it
-    part: int = 0  # which of the step's micro-batches, or of its virtual shards, it is
-    dummies: bool = False  # whether some rank has a dummy batch in this step
-
-
 class DataFeed(Protocol):
     """The data of one rank. ``position`` is where the training on it is; a state compares ``cut`` of two feeds. What is
     a stream is a ``StreamFeed``."""
 
     position: Position
     is_stream: bool
+    #: Values of the next batches, the last one first, that are made already and count as the batch before. Who takes
+    #: them from here gets them instead of the iterator of ``batches``.
+    ready: list[Any]
 
     @property
     def cut(self) -> dict[str, int | None]:
@@ -102,6 +60,7 @@ class PreparedData:
 
     is_stream = False
     position: Position
+    ready: list[Any] = []  # noqa: RUF012  # of a feed that makes each batch when it is asked for
     _loader: Any = None  # torch's, of a feed that has one
 
     def check_unchanged(self, control: Control | None, forgotten: Iterable[str]) -> None:
@@ -152,35 +111,61 @@ class PreparedData:
         )
 
 
-# One rank's part of one (micro-)batch: half-open bounds into the epoch's order, and all of its ``Batch`` but the value.
-Piece = tuple[int, int, tuple[int, int, bool, int, bool]]
+class Pieces(NamedTuple):
+    """One rank's (micro-)batches of some steps: where they are in the epoch's order, one after another (pieces that
+    follow each other may be one span), how many samples each has, and what each counts as."""
+
+    spans: Sequence[Span]
+    sizes: Sequence[int]
+    counts: Sequence[Counts]
+
+    @property
+    def alike(self) -> bool:
+        """Whether all count as the same."""
+        return self.counts.count(self.counts[0]) == len(self.counts)
 
 
-def cut(sharding: Sharding, plan: StepPlan, start: int, parts: int, *, fill: bool) -> Iterator[Piece]:
-    """This rank's pieces, ``parts`` per step. If a part is empty, training (``fill``) takes a dummy batch of two
-    samples (BatchNorm refuses one) with a count of 0, so that every rank joins every collective; an evaluation skips
-    it. With virtual shards ``parts`` is 1, and the pieces are those of this rank's shards."""
+def cut(
+    sharding: Sharding, plan: StepPlan, start: int, parts: int, *, fill: bool, steps: int = 1
+) -> Iterator[Pieces]:
+    """This rank's pieces, ``parts`` per step, of ``steps`` steps at a time. If a part is empty, training (``fill``)
+    takes a dummy batch of two samples (BatchNorm refuses one) with a count of 0, so that every rank joins every
+    collective; an evaluation skips it. With virtual shards ``parts`` is 1, and the pieces are those of this rank's
+    shards."""
     total, mine = -1, []
-    for base, end in pairwise(plan.starts[start:]):
-        if end - base != total:  # the same in most steps
-            total = end - base
-            given = sharding.parts(total, parts)
-            dummies = fill and total < sharding.world_size * parts
-            mine = [
-                (low, high, (high - low, total, part == given[-1][0], part, dummies))
-                for part, low, high in given
-            ]
-        for low, high, counts in mine:
-            if high > low:
-                yield base + low, base + high, counts
-            elif fill:
-                two = max(0, min(base, len(plan.order) - 2))
-                yield two, min(two + 2, len(plan.order)), counts
-
-
-def rows_of(order: Order, pieces: list[Piece]) -> torch.Tensor:
-    """What ``order`` has for all pieces, one after another."""
-    return order.rows([(start, stop) for start, stop, _ in pieces])
+    for first in range(start, plan.steps, steps):
+        bounds = plan.starts[first : first + steps + 1]
+        spans: list[Span] = []
+        sizes: list[int] = []
+        counts: list[Counts] = []
+        for base, end in pairwise(bounds):
+            if end - base != total:  # the same in most steps
+                total = end - base
+                given = sharding.parts(total, parts)
+                dummies = fill and total < sharding.world_size * parts
+                mine = [
+                    (low, high, (high - low, total, part == given[-1][0], part, dummies))
+                    for part, low, high in given
+                ]
+                if isinstance(bounds, range) and len(mine) == 1 and mine[0][1] > mine[0][0]:  # all at once
+                    low, high, counted = mine[0]
+                    whole = high - low == total
+                    spans = [(base, bounds[-1])] if whole else [(at + low, at + high) for at in bounds[:-1]]
+                    sizes, counts = [high - low] * (len(bounds) - 1), [counted] * (len(bounds) - 1)
+                    total = -1
+                    break
+            for low, high, counted in mine:
+                if high > low:
+                    spans.append((base + low, base + high))
+                elif fill:
+                    two = max(0, min(base, len(plan.order) - 2))
+                    spans.append((two, min(two + 2, len(plan.order))))
+                else:
+                    continue
+                sizes.append(spans[-1][1] - spans[-1][0])
+                counts.append(counted)
+        if sizes:
+            yield Pieces(spans, sizes, counts)
 
 
 def cut_of(sharding: Sharding, parts: int) -> dict[str, int | None]:
@@ -202,9 +187,3 @@ def sampled_order(feed: DataFeed) -> SampledOrder | None:
     """The order of ``feed``, if a sampler of the user's gives it."""
     sharding = getattr(feed, "sharding", None)
     return None if sharding is None else sharding.sampled
-
-
-def chunks(pieces: Iterator[Piece], size: int = CHUNK) -> Iterator[list[Piece]]:
-    """Several pieces at a time: one indexing for all costs a fraction of one for each."""
-    while chunk := list(islice(pieces, size)):
-        yield chunk

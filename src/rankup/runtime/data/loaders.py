@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from itertools import chain
 from typing import Any
 
 import torch
 from torch.utils.data import Dataset, Sampler, default_collate
 
 from rankup.errors import RankupError
-from rankup.runtime.data.batches import (
-    CHUNK,
-    Batch,
-    Position,
-    PreparedData,
-    chunks,
-    cut,
-    cut_of,
-    rows_of,
-    steps_of,
-)
+from rankup.runtime.data.batches import CHUNK, PreparedData, cut, cut_of, steps_of
 from rankup.runtime.data.loader_options import Loader, loader_options
 from rankup.runtime.data.order import StepPlan
+from rankup.runtime.data.portions import Batch
+from rankup.runtime.data.position import Position
 from rankup.runtime.data.sample_rng import KeyedFetch
 from rankup.runtime.data.sharding import Sharding
 from rankup.runtime.loop.precision import Precision
@@ -47,14 +40,13 @@ class _Order(Sampler[tuple[int, list[int], list[int]]]):
         plan = self.plan
         assert plan is not None
         epoch, same = self.epoch, plan.keys is plan.order
-        pieces_per_step = self.sharding.world_size * self._parts
-        at_once = max(CHUNK, _ROWS * pieces_per_step // plan.total(0))
-        for pieces in chunks(cut(self.sharding, plan, self.start, self._parts, fill=self._fill), at_once):
-            numbers = rows_of(plan.order, pieces).tolist()
-            keys = numbers if same else rows_of(plan.keys, pieces).tolist()
+        steps = max(1, _ROWS * self.sharding.world_size // plan.total(0))
+        for pieces in cut(self.sharding, plan, self.start, self._parts, fill=self._fill, steps=steps):
+            numbers = plan.order.rows(pieces.spans).tolist()
+            keys = numbers if same else plan.keys.rows(pieces.spans).tolist()
             at = 0
-            for start, stop, _ in pieces:
-                end = at + stop - start
+            for size in pieces.sizes:
+                end = at + size
                 mine = numbers[at:end]
                 yield epoch, mine, mine if same else keys[at:end]
                 at = end
@@ -108,10 +100,11 @@ class DatasetFeed(PreparedData):
         plan = self.sharding.plan(epoch)
         self._order.epoch, self._order.start, self._order.plan = epoch, start, plan
         self._generator.manual_seed(derive(self.sharding.seed, "loader", epoch, self.sharding.rank))
-        pieces = cut(self.sharding, plan, start, self._parts, fill=self._fill)
+        cuts = cut(self.sharding, plan, start, self._parts, fill=self._fill, steps=CHUNK)
+        counted = chain.from_iterable(zip(pieces.sizes, pieces.counts, strict=True) for pieces in cuts)
         move = self._move
-        for (first, stop, counts), value in zip(pieces, self._loader, strict=True):
-            _check_rows(value, stop - first)
+        for (samples, counts), value in zip(counted, self._loader, strict=True):
+            _check_rows(value, samples)
             yield Batch(value if move is None else move(value), *counts)
 
 

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 
 import torch
 
 from rankup.errors import RankupError
-from rankup.runtime.data.batches import (
-    CHUNK,
-    Batch,
-    Position,
-    PreparedData,
-    chunks,
-    cut,
-    cut_of,
-    rows_of,
-    steps_of,
-)
+from rankup.runtime.data.batches import CHUNK, PreparedData, cut, cut_of, steps_of
+from rankup.runtime.data.portions import Batch
+from rankup.runtime.data.position import Position
 from rankup.runtime.data.sharding import Sharding
 from rankup.runtime.loop.precision import Precision
 from rankup.runtime.seed import SampleRandom, derive
@@ -73,6 +65,7 @@ class ResidentDataFeed(PreparedData):
         fill: bool = True,
     ) -> None:
         self.position = Position()
+        self.ready = []
         self._columns = data.on(device)
         self.dataset = (
             data if device.type == "cpu" else None
@@ -100,32 +93,29 @@ class ResidentDataFeed(PreparedData):
         key = derive(self.sharding.seed, "augment", epoch)
         cast = self._precision.parameters is not None
         transform = self._transform
+        per_step = len(self.sharding.parts(plan.total(0), self._parts))
+        steps = max(1, CHUNK // per_step)
         # A matrix product's last bit depends on the position of its operands in memory. So after a resume, chunks begin
         # at the same steps as without it, and each batch has the same position in its chunk.
-        first = start - start % CHUNK
+        first = start - start % steps
         before = start - first  # steps that are done
-        for pieces in chunks(cut(self.sharding, plan, first, self._parts, fill=self._fill)):
-            sizes = [stop - start for start, stop, _ in pieces]
-            numbers = rows_of(order, pieces)
+        for pieces in cut(self.sharding, plan, first, self._parts, fill=self._fill, steps=steps):
+            sizes = pieces.sizes
+            numbers = order.rows(pieces.spans)
             gathered = [iter(_gather(column, numbers, sizes)) for column in self._columns]
-            if transform is None and not cast and len(numbers) * self._widest <= CACHED:
-                # A step runs so much other code that this is out of the processor's caches after it: once for all.
-                made = [
-                    Batch(values if len(values) > 1 else values[0], *counts)
-                    for values, (_, _, counts) in zip(zip(*gathered, strict=True), pieces, strict=True)
-                ]
-                made.reverse()
-                while made:  # none is held longer than the loop holds it
-                    batch = made.pop()
-                    if before:
-                        before -= batch.last
-                    else:
-                        yield batch
+            if transform is None and not cast and pieces.alike and len(numbers) * self._widest <= CACHED:
+                self.ready = ready = list(zip(*gathered, strict=True) if len(gathered) > 1 else gathered[0])
+                ready.reverse()
+                if before:
+                    del ready[-before:]
+                    before = 0
+                while ready:  # none is held longer than the loop holds it
+                    yield Batch(ready.pop(), *pieces.counts[0])
                 continue
             if transform is not None:
-                numbered = numbers if keys is order else rows_of(keys, pieces)
+                numbered = numbers if keys is order else keys.rows(pieces.spans)
                 piece_keys = iter(numbered.split_with_sizes(sizes))
-            for _, _, counts in pieces:
+            for counts in pieces.counts:
                 # ``zip`` would hold what it gave last, whose memory the next gather finds in the cache.
                 columns: Columns = tuple(map(next, gathered))
                 if transform is not None:
@@ -140,7 +130,7 @@ class ResidentDataFeed(PreparedData):
                 yield Batch(columns if len(columns) > 1 else columns[0], *counts)
 
 
-def _gather(column: torch.Tensor, numbers: torch.Tensor, sizes: list[int]) -> Iterable[torch.Tensor]:
+def _gather(column: torch.Tensor, numbers: torch.Tensor, sizes: Sequence[int]) -> Iterable[torch.Tensor]:
     """The rows of each piece: by one gather for all if they fit into the cache, else one by one."""
     if len(numbers) * column[0].nbytes <= CACHED:
         return column.index_select(0, numbers).split_with_sizes(sizes)

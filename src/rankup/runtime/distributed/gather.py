@@ -16,8 +16,8 @@ from rankup.errors import RankupError
 from rankup.runtime.seed import derive
 
 if TYPE_CHECKING:
-    from rankup.runtime.data.batches import Batch
     from rankup.runtime.data.feeds import RankContext
+    from rankup.runtime.data.portions import Batch
     from rankup.runtime.loop.gradients import Gradients
 
 

@@ -33,7 +33,7 @@ _UNKNOWN = "it is not known where they are"
 
 # Names and values of ``run.register``.
 Registered = Iterable[tuple[str, Any]]
-# The finished steps of the loop that is running, None between its epochs; whether it waits for a batch.
+# The steps that have begun, None between the epochs of a loop; whether it waits for a batch.
 Progress = tuple[int | None, bool]
 
 

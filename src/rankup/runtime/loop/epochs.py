@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Generator, Iterator
-from typing import Any
+from collections.abc import Generator, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from rankup.core.whole_lines import say
 from rankup.errors import RankupError
 from rankup.runtime.call_site import call_site
 from rankup.runtime.checkpointing.checkpointing import Checkpointing
 from rankup.runtime.context import RunContext
-from rankup.runtime.data.batches import Batch, DataFeed
+from rankup.runtime.data.batches import DataFeed
+from rankup.runtime.data.portions import AskedPortion, Batch, Batches, MadePortion, Portion
 from rankup.runtime.data.shortened import shorter_goal
 from rankup.runtime.distributed import buffers
 from rankup.runtime.loop.evaluation import Evaluations
 from rankup.runtime.loop.optimizer_steps import OptimizerSteps
 from rankup.runtime.records.facts import training_facts
 from rankup.runtime.seed import derive, seed_everything
+
+if TYPE_CHECKING:
+    from rankup.runtime.records.step_counts import StepCounts
+
+_MOMENT = 0.02  # seconds: a record and a request to stop are not later than that
 
 
 def loop(
@@ -152,9 +158,9 @@ class Epoch:
                 hint="iterate each epoch once; run.epochs(2 * n) goes over the data twice as often",
                 exit_code=1,
             )
-        iterator = self._batches_of_all()
-        self._iterator = weakref.ref(iterator)
-        return iterator
+        portions = self._portions_of_all()
+        self._iterator = weakref.ref(portions)
+        return Batches.of(portions)
 
     def close(self) -> None:
         """End an iteration that a variable holds and that was left unfinished, as a ``break`` does; not one that
@@ -163,55 +169,62 @@ class Epoch:
         if iterator is not None and inspect.getgeneratorstate(iterator) != inspect.GEN_RUNNING:
             iterator.close()
 
-    def _batches_of_all(self) -> Generator[Any, None, None]:
+    def _portions_of_all(self) -> Generator[Iterable[Any], None, None]:
         try:
-            yield from self.batches()
+            yield from self.portions()
         except GeneratorExit:  # a break ends the epoch: a resume must not train the rest of it
             position = self._feed.position
-            position.step = position.step if self._feed.steps is None else self._feed.steps
+            if self._feed.steps is not None:
+                position.go_to(position.epoch, self._feed.steps)
             self._checkpointing.epoch_trained(alone=True)
             position.ended = True
             raise
 
-    def batches(self) -> Generator[Any, None, None]:
+    def portions(self) -> Generator[Iterable[Any], None, None]:
         """The same in the flat form of the loop: a break leaves the epoch at its position, and so does the loop's goal
         in steps.
 
-        What is done in each step is here, in one generator. All else waits until the step at which it is due."""
+        What is done around batches is here, in one generator. It runs once for all batches of a portion."""
         run, position, checkpointing = self._run, self._feed.position, self._checkpointing
         gradients, records = run.gradients, run.records
         checked, by_parts = gradients.need_calls, run.strategy.by_parts
         gradients.check_finished()
-        reached = False
+        reached, steps = False, 0
         checkpointing.epoch_begins()
         self.iterated = True
         feed = self._feed.batches(self.index, position.step)
+        behind: list[Batch] = []  # batches that the last portion has not given
         counts = records.begin_steps()
         try:
-            for batch in feed:
+            while (batch := behind.pop() if behind else next(feed, None)) is not None:
                 counts.batch_got(batch.samples)
                 if run.evaluating:
                     self._evaluations.overtake()
                 run.batch = batch
                 run.buffers_differ = not by_parts
                 gradients.begin(batch)
-                if not batch.last:
-                    if by_parts:
-                        self._begin_part(batch)
-                    yield from self._with_care(batch)
-                    counts.batch_done()
-                    continue
-                run.steps_reached = step = run.global_step + 1
                 if by_parts:
                     self._begin_part(batch)
-                position.step += 1
-                position.total += 1
-                if batch.samples and not checked:
-                    yield batch.value
+                if not batch.last:
+                    yield from self._with_care(batch, (batch.value,))
+                    counts.batch_done()
+                    continue
+                care = checked or not batch.samples
+                # When ranks arrive is told of steps that are timed by themselves.
+                alone = care or bool(behind) or (counts.arrival is not None and steps != 1)
+                portion = self._portion(batch, feed, counts, 1 if alone else self._undisturbed())
+                run.give(portion)
+                position.portion = portion
+                if care:
+                    yield from self._with_care(batch, portion.values)
                 else:
-                    yield from self._with_care(batch)
-                run.global_step = step
-                if counts.step_done(batch.total, step):
+                    yield portion.values
+                behind += portion.behind
+                steps = portion.handed
+                position.advance(steps)
+                run.stand_at(step := run.steps_reached)
+                portion.check()
+                if counts.steps_done(steps, batch, step):
                     records.tell(step)
                 if step >= checkpointing.due:
                     checkpointing.attend()
@@ -223,7 +236,9 @@ class Epoch:
                 records.end_steps(waits=True)
         except GeneratorExit:  # a break, or an error: no collectives here
             if run.batch is not None and run.batch.last:
-                run.global_step = run.steps_reached
+                run.portion.cut()
+                position.advance(run.portion.handed)
+                run.stand_at(run.steps_reached)
             elif run.batch is not None:
                 gradients.unfinished = True
                 run.strategy.abandon_step()
@@ -242,6 +257,20 @@ class Epoch:
         checkpointing.epoch_trained()
         position.ended = True
 
+    def _undisturbed(self) -> int:
+        """Steps up to the next one after which something is due; no more than take a moment."""
+        steps = min(self._checkpointing.due - self._run.global_step, self._run.records.steps_in(_MOMENT))
+        return steps if self._limit is None else min(steps, self._limit - self._feed.position.total)
+
+    def _portion(self, batch: Batch, feed: Iterator[Batch], counts: StepCounts, most: int) -> Portion:
+        """Of ``batch`` and up to ``most - 1`` that follow it."""
+        ready = self._feed.ready
+        if most <= 1 or not ready:
+            return AskedPortion(batch, feed, most, counts)
+        values = [batch.value, *ready[:-most:-1]]
+        del ready[1 - len(values) :]
+        return MadePortion(values, batch[1:])
+
     def _begin_part(self, batch: Batch) -> None:
         """Random numbers and batch statistics begin in the same way for this part on whatever rank."""
         run = self._run
@@ -250,7 +279,7 @@ class Epoch:
         run.gradients.part_seed = derive(run.seed, "behind backward", self.index, step)
         seed_everything(derive(run.seed, "shard", self.index, step, batch.part))
 
-    def _with_care(self, batch: Batch) -> Iterator[Any]:
+    def _with_care(self, batch: Batch, values: Iterable[Any]) -> Iterator[Iterable[Any]]:
         """A batch that does not count, is not the last of its step, or must go through ``run.backward``."""
         run, gradients = self._run, self._run.gradients
         # Parts begin with the step's buffers anyway, and a part without samples does not change them.
@@ -258,14 +287,14 @@ class Epoch:
         backwards, steps = gradients.backward_calls, gradients.step_calls
         try:
             if batch.last:
-                yield batch.value
+                yield values
             else:
                 from rankup.runtime.loop.schedules import ScheduleGuard
 
                 gradients.schedules = gradients.schedules or ScheduleGuard(run.optimizers)
                 gradients.schedules.remember()
                 with run.strategy.no_sync():
-                    yield batch.value
+                    yield values
                 gradients.schedules.check()
         finally:
             buffers.restore(saved)

@@ -14,7 +14,8 @@ import torch
 from rankup.errors import RankupError
 from rankup.runtime.checkpointing.checkpointing import Checkpointing
 from rankup.runtime.context import RunContext
-from rankup.runtime.data.batches import Batch, DataFeed
+from rankup.runtime.data.batches import DataFeed
+from rankup.runtime.data.portions import Batch
 
 
 class Evaluations:
@@ -63,6 +64,7 @@ class Evaluations:
             self._end(one)
 
     def _begin(self, one: _Evaluation) -> None:
+        self._run.portion.cut()  # the next step closes what its loop has left open
         if not self._open:
             self._gradients, self._batch = torch.is_grad_enabled(), self._run.batch
             # Off, not only for speed: a forward that DDP expects a backward of may be a collective.

@@ -15,7 +15,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from rankup.errors import RankupError
-from rankup.runtime.data.batches import Batch
+from rankup.runtime.data.portions import Batch
 from rankup.runtime.distributed.control import Control
 from rankup.runtime.loop.backward_checks import (
     check_reduction,

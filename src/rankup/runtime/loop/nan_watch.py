@@ -7,7 +7,7 @@ import math
 import torch
 
 from rankup.core.whole_lines import warn
-from rankup.runtime.data.batches import Batch
+from rankup.runtime.data.portions import Batch
 
 
 class NanWatch:

@@ -33,11 +33,11 @@ class Arrival:
         """The first step of an epoch begins."""
         self._began = now
 
-    def step_done(self, now: float) -> None:
-        """A step is done, and the next one begins."""
-        if self.at > self._began:
-            steps, seconds = self.known
-            self.known = (steps + 1, seconds + self.at - self._began)
+    def steps_done(self, steps: int, now: float) -> None:
+        """So many steps are done, and the next one begins. One by itself is timed."""
+        if steps == 1 and self.at > self._began:
+            known, seconds = self.known
+            self.known = (known + 1, seconds + self.at - self._began)
         self._began = now
 
     def close(self) -> None:
@@ -64,14 +64,14 @@ class DeviceArrival(Arrival):
             self._reached.record()
             self._state = "reached"
 
-    def step_done(self, now: float) -> None:
-        if self._state == "reached":
+    def steps_done(self, steps: int, now: float) -> None:
+        if self._state == "reached" and steps == 1:
             self._state = "done"
-        elif self._state == "armed":  # no gradient in this step
+        elif self._state in ("armed", "reached"):  # no gradient in this step, or in which one is not known
             self._state = "idle"
         if self._state == "done" and self._reached.query():
-            steps, seconds = self.known
-            self.known = (steps + 1, seconds + self._start.elapsed_time(self._reached) / 1000)
+            known, seconds = self.known
+            self.known = (known + 1, seconds + self._start.elapsed_time(self._reached) / 1000)
             self._state = "idle"
         if self._state == "idle" and now >= self._due and not self._capturing():
             self._start.record()

@@ -1,4 +1,4 @@
-"""What a step counts: one small object, and two readings of the clock. And the totals of these counts.
+"""What steps count: one small object, and two readings of the clock for each batch. And the totals of these counts.
 
 All else is worked out when a record is due: most of what records cost a small network are the cache lines that they
 touch between its kernels (``python -m benchmarks records``).
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rankup.runtime.data.portions import Batch
     from rankup.runtime.records.arrival import Arrival
 
 NEVER = float("-inf")
@@ -25,12 +26,17 @@ Done = tuple[int, int, float, float, int]
 class StepCounts:
     """Of one loop on this rank. Times are readings of ``time.perf_counter``."""
 
-    __slots__ = ("arrival", "asked", "done", "due", "got", "offset", "samples", "steps", "total", "waited")
+    __slots__ = (
+        *("arrival", "asked", "began", "done", "due", "got"),
+        *("offset", "pace", "samples", "steps", "total", "waited"),
+    )
 
     def __init__(self, global_step: int, arrival: Arrival | None) -> None:
         self.asked = _clock()  # for a batch
         self.got = NEVER  # a batch
         self.due = NEVER  # when a step must do more than count
+        self.began = NEVER  # the first step of the portion at hand
+        self.pace = 0.0  # seconds of a step, lately
         self.offset = 0.0  # what turns a reading into seconds of the loop, which stand still between epochs
         self.waited = 0.0  # seconds, for data
         self.steps = 0
@@ -47,7 +53,7 @@ class StepCounts:
 
     def batch_got(self, samples: int) -> None:
         """The loop got a batch, with so many samples of this rank."""
-        self.got = now = _clock()
+        self.began = self.got = now = _clock()
         self.waited += now - self.asked
         self.samples += samples
 
@@ -55,14 +61,17 @@ class StepCounts:
         """The loop's body is done with a batch that is not the last of its step, and asks for the next one."""
         self.asked = _clock()
 
-    def step_done(self, total: int, global_step: int) -> bool:
-        """A step with ``total`` samples is done, and the loop asks for the next batch. Whether a record is due."""
+    def steps_done(self, steps: int, batch: Batch, global_step: int) -> bool:
+        """So many steps with batches that count as this one are done, and the loop asks for the next batch. Whether a
+        record is due. The samples of the first one are counted already."""
         self.asked = now = _clock()
-        self.total += total
-        self.steps = steps = self.steps + 1
-        self.done = (global_step, steps, now + self.offset, self.waited, self.samples)
+        self.pace = (now - self.began) / steps
+        self.total += steps * batch.total
+        self.samples += (steps - 1) * batch.samples
+        self.steps += steps
+        self.done = (global_step, self.steps, now + self.offset, self.waited, self.samples)
         if self.arrival is not None:
-            self.arrival.step_done(now)
+            self.arrival.steps_done(steps, now)
         return now >= self.due
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rankup.runtime.data.batches import DataFeed, Position
+from rankup.runtime.data.batches import DataFeed
+from rankup.runtime.data.position import Position
 from rankup.runtime.records.arrival import arrival_of
 from rankup.runtime.records.logged_numbers import LoggedNumbers
 from rankup.runtime.records.rank_records import RankRecords
@@ -84,9 +85,9 @@ class TrainingRecords:
         return self._totals.epoch_samples
 
     def progress(self) -> tuple[int | None, bool]:
-        """The finished steps of the loop that is running, None between its epochs; whether it waits for a batch."""
-        counts = self._totals.counts
-        return (counts.steps, counts.asked > counts.got) if self._in_steps else (None, False)
+        """The steps that have begun, None between the epochs of a loop; whether it waits for a batch."""
+        counts, feed = self._totals.counts, self._feed
+        return (feed.position.total, counts.asked > counts.got) if self._in_steps and feed else (None, False)
 
     # -------------------------------------------------------- called by a loop
 
@@ -129,6 +130,13 @@ class TrainingRecords:
         """Steps that this loop has done in this attempt."""
         return self._totals.counts.steps
 
+    def steps_in(self, seconds: float) -> int:
+        """How many take so long, at the pace of the last ones; 1 as long as each step is looked at."""
+        counts = self._totals.counts
+        if counts.due == NEVER:
+            return 1
+        return max(1, int(seconds / max(counts.pace, 1e-6)))
+
     def begin_steps(self) -> StepCounts:
         """The steps of an epoch begin, or go on; what counts them, and each of its calls reads the clock once."""
         position = self._feed.position if self._feed is not None else Position()
@@ -141,7 +149,7 @@ class TrainingRecords:
         self._totals.stop(waits=waits)
 
     def tell(self, global_step: int) -> None:
-        """After a step for which ``StepCounts.step_done`` says that a record is due, or the loop not warm yet."""
+        """After steps for which ``StepCounts.steps_done`` says that a record is due, or the loop not warm yet."""
         counts = self._totals.counts
         if counts.steps == WARM_UP_STEPS:
             self._wait_for_device()

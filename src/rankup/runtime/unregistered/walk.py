@@ -32,6 +32,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from rankup.runtime.call_site import is_library, script_frames
+from rankup.runtime.data.portions import Batches
 from rankup.runtime.unregistered.marks import (
     SIMPLE,
     Mark,
@@ -168,8 +169,10 @@ class Walk:
             if has_own_attributes(value):
                 self._add(path, attributes_of(value), ".{}")
         elif isinstance(value, GeneratorType):
-            if not is_library(value.gi_code.co_filename):  # a loop of rankup's that a variable holds
+            if not is_library(value.gi_code.co_filename):
                 self._generator(path, value)
+        elif isinstance(value, Batches):  # a loop of rankup's that a variable holds
+            pass
         elif isinstance(value, ITERATORS):  # their places are in what they refer to
             self._add(path, enumerate(gc.get_referents(value)), "[{}]")
         elif isinstance(value, FunctionType):
@@ -297,6 +300,8 @@ def _places(value: Any, depth: int = _ITERATORS_IN_EACH_OTHER) -> Iterator[tuple
         yield "", Mark(f"{None if value.gi_frame is None else value.gi_frame.f_lasti}", "")
         # Up to Python 3.10 its frame refers to them.
         held = gc.get_referents(value if sys.version_info >= (3, 11) else value.gi_frame)
+    elif isinstance(value, Batches):
+        return
     elif isinstance(value, ITERATORS):
         held = gc.get_referents(value)
     else:  # of a library: a DataLoader's counts its batches

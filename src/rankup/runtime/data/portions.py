@@ -1,0 +1,161 @@
+"""A batch, and what a loop hands out at once: the batches of steps in a row at which nothing is due.
+
+The loop's own code runs once for a portion, and between the bodies of its steps none of it: read anew from memory after
+each step of a small network, it would cost a twentieth of that step (``python -m benchmarks steps``). What is asked in
+a body (which step, which batch) follows from how many batches the portion has given.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterable, Iterator
+from itertools import chain
+from operator import length_hint
+from typing import Any, NamedTuple, Protocol
+
+_clock = time.perf_counter
+
+
+class Batch(NamedTuple):
+    """What one rank computes on at once. A step is one batch, or several micro-batches of which one is ``last``."""
+
+    value: Any  # what the loop gets
+    samples: int  # samples of this rank that count; 0 for a dummy batch, which only keeps collectives matched
+    total: int  # samples of the whole step, over all ranks and micro-batches
+    last: bool  # whether the optimizer steps after it
+    part: int = 0  # which of the step's micro-batches, or of its virtual shards, it is
+    dummies: bool = False  # whether some rank has a dummy batch in this step
+
+
+# All of a ``Batch`` but its value.
+Counts = tuple[int, int, bool, int, bool]
+
+
+class Waits(Protocol):
+    """Readings of ``time.perf_counter``, and their sum: when a batch was asked for, and when it was there."""
+
+    asked: float
+    got: float
+    waited: float
+
+
+class Portion(Protocol):
+    """Batches that each are a step, and count as the same."""
+
+    #: Batches that the portion has taken and does not give, the last one first.
+    behind: list[Batch]
+
+    @property
+    def values(self) -> Iterator[Any]:
+        """What the bodies get."""
+        ...
+
+    @property
+    def handed(self) -> int:
+        """So many bodies have begun."""
+        ...
+
+    @property
+    def batch(self) -> Batch:
+        """That of the body at hand."""
+        ...
+
+    def cut(self) -> None:
+        """It ends with the body at hand."""
+        ...
+
+    def check(self) -> None:
+        """After it: raise the error that has ended it."""
+        ...
+
+
+class MadePortion:
+    """Of values that are there: the iterator of a list gives them, without any code of Python's."""
+
+    def __init__(self, values: list[Any], counts: Counts) -> None:
+        self.values = iter(values)
+        self.behind: list[Batch] = []
+        self._made, self._counts = values, counts
+
+    @property
+    def handed(self) -> int:
+        return len(self._made) - length_hint(self.values)
+
+    @property
+    def batch(self) -> Batch:
+        return Batch(self._made[self.handed - 1], *self._counts)
+
+    def cut(self) -> None:
+        if left := len(list(self.values)):
+            self.behind = [Batch(value, *self._counts) for value in reversed(self._made[-left:])]
+            del self._made[-left:]
+
+    def check(self) -> None:
+        pass
+
+
+class AskedPortion:
+    """Of up to ``most`` batches, the ``first`` of which is there; each of the others is made when it is asked for."""
+
+    def __init__(self, first: Batch, others: Iterator[Batch], most: int, waits: Waits) -> None:
+        self.batch = first
+        self.behind: list[Batch] = []
+        self.handed = 0
+        self._error: BaseException | None = None
+        self._most = most
+        self.values = self._give(first, others, waits)
+
+    def cut(self) -> None:
+        self._most = self.handed
+
+    def check(self) -> None:
+        error, self._error = self._error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del (
+                error
+            )  # whose traceback holds this frame: a loop that failed would wait for the garbage collector
+
+    def _give(self, batch: Batch, others: Iterator[Batch], waits: Waits) -> Generator[Any, None, None]:
+        alike = batch[1:]
+        self.handed = 1
+        yield batch.value
+        while self.handed < self._most:
+            waits.asked = asked = _clock()
+            try:
+                following = next(others, None)
+            except BaseException as error:  # is the loop's
+                self._error = error
+                return
+            if following is None:
+                return
+            if following[1:] != alike:
+                self.behind.append(following)
+                return
+            waits.got = got = _clock()
+            waits.waited += got - asked
+            self.batch = batch = following
+            self.handed += 1
+            yield batch.value
+
+
+#: Between portions.
+NONE: Portion = MadePortion([], (0, 0, True, 0, False))
+
+
+class Batches(chain[Any]):
+    """What a script iterates over: the values of all portions. ``close`` ends it, as a generator's."""
+
+    _portions: Generator[Iterable[Any], None, None]
+
+    @classmethod
+    def of(cls, portions: Generator[Iterable[Any], None, None]) -> Batches:
+        made = cls.from_iterable(portions)
+        assert isinstance(made, Batches)
+        made._portions = portions
+        return made
+
+    def close(self) -> None:
+        self._portions.close()

@@ -1,0 +1,174 @@
+"""Batches that a loop hands out at once are those, and are counted as those, that it would hand out one by one."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+
+import rankup
+from rankup.runtime.loop import epochs as epochs_module
+
+LENGTH, BATCH = 205, 4
+STEPS = -(-LENGTH // BATCH)
+X = torch.arange(float(LENGTH)).reshape(-1, 1)
+
+
+class OneByOne(Dataset):
+    """Each sample is made when it is asked for."""
+
+    def __init__(self) -> None:
+        self.fails_at = -1
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        if number == self.fails_at:
+            raise ValueError("no such sample")
+        return X[number]
+
+
+DATA = {
+    "made": lambda: rankup.ResidentData(X),
+    "transformed": lambda: rankup.ResidentData(X, transform=lambda columns, random: (columns[0] * 2,)),
+    "loaded": OneByOne,
+}
+
+
+def prepared(kind: str, **options):
+    run = rankup.init(device="cpu", seed=1)
+    model, opt, data = run.prepare(
+        nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=1e-6), DATA[kind](), global_batch=BATCH, **options
+    )
+    return run, model, opt, data
+
+
+def seen_by(kind: str, moment: float, monkeypatch: pytest.MonkeyPatch, epochs: int = 3):
+    """What each body sees. Without a moment, each batch is handed out by itself."""
+    monkeypatch.setattr(epochs_module, "_MOMENT", moment)
+    run, model, opt, data = prepared(kind)
+    seen = []
+    for x in run.steps(data, epochs=epochs):
+        first = run.batch
+        assert run.batch.value is x
+        seen.append(
+            (x.flatten().tolist(), run.global_step, *first[1:], data.position.step, data.position.total)
+        )
+        model(x).sum().backward()
+        opt.step()
+        opt.zero_grad()
+    return seen, run.global_step
+
+
+@pytest.mark.parametrize("kind", DATA)
+def test_a_body_sees_what_it_would_see_alone(kind, monkeypatch):
+    portions = []
+    for name in ("MadePortion", "AskedPortion"):
+        real = getattr(epochs_module, name)
+
+        def made(*args, real=real):
+            portions.append(real(*args))
+            return portions[-1]
+
+        monkeypatch.setattr(epochs_module, name, made)
+    one_by_one = seen_by(kind, 0.0, monkeypatch)
+    assert len(portions) == 3 * STEPS
+    del portions[:]
+    assert seen_by(kind, 60.0, monkeypatch) == one_by_one
+    assert len(portions) < STEPS
+    assert max(portion.handed for portion in portions) > 10
+
+
+@pytest.mark.parametrize("kind", DATA)
+def test_a_break_leaves_the_loop_where_its_body_was(kind, monkeypatch):
+    monkeypatch.setattr(epochs_module, "_MOMENT", 60.0)
+    run, _, _, data = prepared(kind)
+    held = run.steps(data, epochs=2)
+    for number, _ in enumerate(held, 1):
+        if number == 23:
+            break
+    held.close()
+    assert (run.global_step, data.position.step, data.position.total) == (23, 23, 23)
+    assert list(held) == [] and run.global_step == 23
+
+
+@pytest.mark.parametrize("kind", DATA)
+def test_an_evaluation_in_a_body_ends_the_portion(kind, monkeypatch):
+    """Its loop is left unfinished: the next step has gradients all the same."""
+    monkeypatch.setattr(epochs_module, "_MOMENT", 60.0)
+    run, model, opt, data = prepared(kind)
+    open_ones = []
+    for x in run.steps(data, epochs=1):
+        assert torch.is_grad_enabled()
+        model(x).sum().backward()
+        opt.step()
+        opt.zero_grad()
+        if run.global_step in (20, 21, 30):
+            batch = run.batch
+            evaluation = run.batches(rankup.ResidentData(X), global_batch=50)
+            assert len(next(evaluation)) == 50 and run.batch.samples == 50
+            open_ones.append(evaluation)
+            assert batch.samples == BATCH
+    assert run.global_step == STEPS and len(open_ones) == 3
+
+
+def test_an_error_of_the_data_is_raised_in_the_loop_and_leaves_nothing_behind(monkeypatch):
+    monkeypatch.setattr(epochs_module, "_MOMENT", 60.0)
+    run, _, _, data = prepared("loaded", shuffle=False)
+    data.dataset.fails_at = 30 * BATCH
+    done = 0
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(ValueError, match="no such sample"):  # noqa: PT012
+            for _ in run.steps(data, epochs=1):
+                done += 1
+        assert (done, run.global_step, data.position.step) == (30, 30, 30)
+        assert not run._checkpointing._open  # the loop is over, and waits for no garbage collector
+    finally:
+        gc.enable()
+
+
+def attended_steps(run) -> list[int]:
+    attended, attend = [], run._checkpointing.attend
+    run._checkpointing.attend = lambda: (attended.append(run.global_step), attend())
+    return attended
+
+
+def test_a_portion_ends_where_something_is_due(monkeypatch, tmp_path):
+    monkeypatch.setattr(epochs_module, "_MOMENT", 60.0)
+    snapshots = rankup.Snapshots(every="7 steps", directory=tmp_path, asynchronous=False)
+    run = rankup.init(device="cpu", seed=1, snapshots=snapshots)
+    _, _, data = run.prepare(
+        nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.1), rankup.ResidentData(X), global_batch=BATCH
+    )
+    attended = attended_steps(run)
+    assert len(list(run.steps(data, epochs=1))) == STEPS
+    assert {*range(7, STEPS + 1, 7), 1, 2, 4, 8, 16, 32} <= {*attended}
+
+
+def test_a_request_is_attended_after_the_step_at_hand(monkeypatch):
+    monkeypatch.setattr(epochs_module, "_MOMENT", 60.0)
+    run, _, _, data = prepared("made")
+    attended = attended_steps(run)
+    for _ in run.steps(data, epochs=1):
+        if run.global_step == 40:
+            run._checkpointing._attend_now()  # as the handler of a signal does
+    assert 41 in attended
+
+
+def test_progress_is_told_within_a_portion(monkeypatch):
+    """For the thread that says that no step is done any more."""
+    monkeypatch.setattr(epochs_module, "_MOMENT", 60.0)
+    run, _, _, data = prepared("made")
+    told = []
+    for _ in run.steps(data, epochs=1):
+        thread = threading.Thread(target=lambda: told.append(run._context.records.progress()[0]))
+        thread.start()
+        thread.join()
+    assert told == list(range(1, STEPS + 1))
