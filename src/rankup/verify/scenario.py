@@ -44,7 +44,7 @@ class VerifyPlan:
 
     @property
     def env(self) -> dict[str, str]:
-        """What shortens the training (``runtime/data/shortened.py``)."""
+        """What shortens the training (``runtime/data/batches.py``)."""
         if self.epoch_steps is None:
             return {}
         return {"RANKUP_EPOCH_STEPS": str(self.epoch_steps), "RANKUP_EPOCHS": str(QUICK_EPOCHS)}

@@ -12,7 +12,7 @@ from torch.utils.data import BatchSampler, IterableDataset, SequentialSampler
 
 import rankup
 from ranks import run_ranks
-from rankup.runtime.data.shortened import EPOCH_STEPS, EPOCHS
+from rankup.runtime.data.batches import EPOCH_STEPS, EPOCHS
 
 QUICK = {EPOCH_STEPS: "3", EPOCHS: "2"}
 

@@ -1,11 +1,10 @@
 """Which samples, in which order, on which rank, and how they get there.
 
 - ``order``: which sample is at which position of an epoch, and how it is cut into steps
-- ``shortened``: shorter epochs and loops, for ``rankup verify --quick``
 - ``sharding``: the order of an epoch and each rank's share: pure functions
 - ``samplers``: the order of a user's ``sampler=`` or ``batch_sampler=``
-- ``batches``: a batch of one rank, cut out of a global batch
-- ``portions``, ``position``: batches that are handed out at once, and where the training on a data set is
+- ``portions``: a batch, the batches that are handed out at once, and where the training on a data set is
+- ``batches``: batches of one rank, cut out of global batches; shorter epochs for ``rankup verify --quick``
 - ``loaders``: batches of map-style data sets
 - ``resident``: data that fits in memory, and its batches, on the device
 - ``feeds``: which of these loads a given data set

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rankup.errors import RankupError
 from rankup.runtime.data.order import Span, StepPlan
-from rankup.runtime.data.portions import Batch, Counts
-from rankup.runtime.data.position import Position
+from rankup.runtime.data.portions import Batch, Counts, Position
 from rankup.runtime.data.sharding import Sharding
 from rankup.runtime.distributed.control import Control, raise_on_all
 
@@ -187,3 +187,23 @@ def sampled_order(feed: DataFeed) -> SampledOrder | None:
     """The order of ``feed``, if a sampler of the user's gives it."""
     sharding = getattr(feed, "sharding", None)
     return None if sharding is None else sharding.sampled
+
+
+# For ``rankup verify --quick``: an epoch, and a pass of an evaluation, has at most so many steps; a loop trains at most
+# so many epochs. The script sees a smaller data set and a smaller goal, and nothing else changes.
+EPOCH_STEPS = "RANKUP_EPOCH_STEPS"
+EPOCHS = "RANKUP_EPOCHS"
+
+
+def most_steps() -> int | None:
+    """The most steps of an epoch; None: all."""
+    return int(os.environ.get(EPOCH_STEPS) or 0) or None
+
+
+def shorter_goal(feed: DataFeed, unit: str, goal: int) -> int:
+    """The goal of a loop over ``goal`` epochs or steps."""
+    epochs = int(os.environ.get(EPOCHS) or 0)
+    if not epochs:
+        return goal
+    steps = (feed.steps or most_steps()) if unit == "steps" else 1
+    return goal if steps is None else min(goal, epochs * steps)

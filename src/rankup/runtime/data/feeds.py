@@ -10,12 +10,11 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from rankup.errors import RankupError
-from rankup.runtime.data.batches import DataFeed
+from rankup.runtime.data.batches import DataFeed, most_steps
 from rankup.runtime.data.loader_options import check_names
 from rankup.runtime.data.loaders import DatasetFeed
 from rankup.runtime.data.resident import ResidentData, ResidentDataFeed
 from rankup.runtime.data.sharding import Sharding
-from rankup.runtime.data.shortened import most_steps
 from rankup.runtime.distributed.control import Control
 from rankup.runtime.loop.precision import Precision
 from rankup.strategies.batch_plan import BatchPlan

@@ -13,8 +13,7 @@ from rankup.errors import RankupError
 from rankup.runtime.data.batches import CHUNK, PreparedData, cut, cut_of, steps_of
 from rankup.runtime.data.loader_options import Loader, loader_options
 from rankup.runtime.data.order import StepPlan
-from rankup.runtime.data.portions import Batch
-from rankup.runtime.data.position import Position
+from rankup.runtime.data.portions import Batch, Position
 from rankup.runtime.data.sample_rng import KeyedFetch
 from rankup.runtime.data.sharding import Sharding
 from rankup.runtime.loop.precision import Precision

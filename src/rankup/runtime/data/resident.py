@@ -9,8 +9,7 @@ import torch
 
 from rankup.errors import RankupError
 from rankup.runtime.data.batches import CHUNK, PreparedData, cut, cut_of, steps_of
-from rankup.runtime.data.portions import Batch
-from rankup.runtime.data.position import Position
+from rankup.runtime.data.portions import Batch, Position
 from rankup.runtime.data.sharding import Sharding
 from rankup.runtime.loop.precision import Precision
 from rankup.runtime.seed import SampleRandom, derive

@@ -22,12 +22,10 @@ from torch.utils.data import IterableDataset, default_collate
 
 from rankup.core.whole_lines import say, warn
 from rankup.errors import RankupError
-from rankup.runtime.data.batches import PreparedData
+from rankup.runtime.data.batches import PreparedData, most_steps
 from rankup.runtime.data.loader_options import Loader, loader_options
 from rankup.runtime.data.loaders import mover
-from rankup.runtime.data.portions import Batch
-from rankup.runtime.data.position import Position
-from rankup.runtime.data.shortened import most_steps
+from rankup.runtime.data.portions import Batch, Position
 from rankup.runtime.data.stream_reader import StreamReader, StreamStep, has_state, set_epoch
 from rankup.runtime.data.stream_split import (
     StreamEnd,

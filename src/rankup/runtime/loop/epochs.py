@@ -12,9 +12,8 @@ from rankup.errors import RankupError
 from rankup.runtime.call_site import call_site
 from rankup.runtime.checkpointing.checkpointing import Checkpointing
 from rankup.runtime.context import RunContext
-from rankup.runtime.data.batches import DataFeed
+from rankup.runtime.data.batches import DataFeed, shorter_goal
 from rankup.runtime.data.portions import AskedPortion, Batch, Batches, MadePortion, Portion
-from rankup.runtime.data.shortened import shorter_goal
 from rankup.runtime.distributed import buffers
 from rankup.runtime.loop.evaluation import Evaluations
 from rankup.runtime.loop.optimizer_steps import OptimizerSteps

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rankup.runtime.data.batches import DataFeed
-from rankup.runtime.data.position import Position
+from rankup.runtime.data.portions import Position
 from rankup.runtime.records.arrival import arrival_of
 from rankup.runtime.records.logged_numbers import LoggedNumbers
 from rankup.runtime.records.rank_records import RankRecords
