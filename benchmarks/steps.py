@@ -2,10 +2,11 @@
 
 As users train: rankup has a run directory, and writes records and snapshots. One process and two, with 4, 300 and 1,000
 parameter tensors (an MLP 64 → 32 → 10, with layers of one scale and one shift between), batch 64 over all processes,
-plain SGD, cross-entropy, one thread each; random data in memory, 400 steps per epoch. A round is some steps of a
-training that goes on. All contenders start from the same weights and see the same samples, in different orders. The
-other libraries are measured with the smallest network. Lightning runs with everything off (``barebones``), and its
-clock runs from ``on_train_start`` to ``on_train_end``, so the set-up of ``fit`` does not count.
+plain SGD, cross-entropy, one thread each; random data in memory, 400 steps per epoch. A round is half a second or more
+of a training that goes on: records come every half a second. All contenders start from the same weights and see the
+same samples, in different orders. The other libraries are measured with the smallest network. Lightning runs with
+everything off (``barebones``), and its clock runs from ``on_train_start`` to ``on_train_end``, so the set-up of ``fit``
+does not count.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from benchmarks.two_ranks import RANKS, on_two_ranks
 from benchmarks.worker import Play
 
 BATCH, EPOCH = 64, 400
-SIZES = {4: 400, 300: 50, 1000: 20}  # parameter tensors → steps of a round
+SIZES = {4: 2000, 300: 100, 1000: 40}  # parameter tensors → steps of a round
 NEEDS = {"Fabric": "lightning", "Accelerate": "accelerate", "Lightning": "lightning"}
 
 
@@ -224,14 +225,14 @@ def run(quick: bool) -> Result:
     rounds: Rounds = {}
     claims = []
     for tensors, size in SIZES.items():
-        steps = max(5, size // 8) if quick else size
+        steps = max(5, size // 40) if quick else size
         others = [name for name, package in NEEDS.items() if tensors == 4 and find_spec(package)]
         seconds = contest(
             "steps",
             [name for name in CONTENDERS if name not in NEEDS or name in others],
             {"steps": steps, "tensors": tensors},
             threads=1,
-            rounds=3 if quick else 21,
+            rounds=3 if quick else 11,
             processes=1 if quick else 3,
         )
         for name, values in seconds.items():

@@ -11,6 +11,9 @@ from torch import nn
 from torch.utils.data import Dataset
 
 import rankup
+from rankup.runtime.data import portions as portions_module
+from rankup.runtime.data.batches import CHUNK
+from rankup.runtime.data.resident import CACHED
 from rankup.runtime.loop import epochs as epochs_module
 
 LENGTH, BATCH = 205, 4
@@ -33,11 +36,28 @@ class OneByOne(Dataset):
         return X[number]
 
 
+WIDE = (
+    2 * CACHED // (4 * CHUNK * BATCH)
+)  # floats of a row, such that a chunk of batches is gathered one by one
+
+
+def first_number(columns, random):
+    return (columns[0][:, :1] + random.uniform(),)
+
+
 DATA = {
     "made": lambda: rankup.ResidentData(X),
     "transformed": lambda: rankup.ResidentData(X, transform=lambda columns, random: (columns[0] * 2,)),
+    "gathered": lambda: rankup.ResidentData(X.repeat(1, WIDE), transform=first_number),
     "loaded": OneByOne,
 }
+
+
+class FakeClock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 def prepared(kind: str, **options):
@@ -117,10 +137,27 @@ def test_an_evaluation_in_a_body_ends_the_portion(kind, monkeypatch):
     assert run.global_step == STEPS and len(open_ones) == 3
 
 
-def test_an_error_of_the_data_is_raised_in_the_loop_and_leaves_nothing_behind(monkeypatch):
+def prepared_to_fail(kind: str, at: int):
+    """Data whose step ``at`` raises a ValueError."""
+    run, _, _, data = prepared(kind, shuffle=False)
+    if kind == "loaded":
+        data.dataset.fails_at = at * BATCH
+    else:
+        transform = data._transform
+
+        def failing(columns, random):
+            if columns[0][0, 0] == at * BATCH:
+                raise ValueError("no such sample")
+            return transform(columns, random)
+
+        data._transform = failing
+    return run, data
+
+
+@pytest.mark.parametrize("kind", ["transformed", "gathered", "loaded"])
+def test_an_error_of_the_data_is_raised_in_the_loop_and_leaves_nothing_behind(kind, monkeypatch):
     monkeypatch.setattr(epochs_module, "_MOMENT", 60.0)
-    run, _, _, data = prepared("loaded", shuffle=False)
-    data.dataset.fails_at = 30 * BATCH
+    run, data = prepared_to_fail(kind, 30)
     done = 0
     gc.collect()
     gc.disable()
@@ -132,6 +169,40 @@ def test_an_error_of_the_data_is_raised_in_the_loop_and_leaves_nothing_behind(mo
         assert not run._checkpointing._open  # the loop is over, and waits for no garbage collector
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("kind", ["made", "transformed", "gathered"])
+def test_what_a_break_leaves_ready_is_of_no_later_epoch(kind, monkeypatch):
+    monkeypatch.setattr(epochs_module, "_MOMENT", 60.0)
+    seen = {}
+    for breaks in (False, True):
+        run, _, _, data = prepared(kind)
+        for epoch in run.epochs(3):
+            for step, x in enumerate(epoch):
+                if breaks and epoch.index == 0 and step == 20:
+                    break
+                if epoch.index:
+                    seen.setdefault(breaks, []).append(x.flatten().tolist())
+    assert seen[True] == seen[False] and len(seen[True]) == 2 * STEPS
+
+
+def test_the_time_that_made_batches_take_counts_as_waiting(monkeypatch):
+    monkeypatch.setattr(epochs_module, "_MOMENT", 60.0)
+    clock = FakeClock()
+    monkeypatch.setattr(portions_module, "_clock", clock)
+
+    def slow(columns, random):
+        clock.now += 3.0
+        return columns
+
+    run = rankup.init(device="cpu", seed=1)
+    _, _, data = run.prepare(
+        nn.Linear(1, 1), None, rankup.ResidentData(X, transform=slow), global_batch=BATCH
+    )
+    for _ in run.steps(data, epochs=1):
+        pass
+    waited = run._context.records._totals.counts.waited
+    assert waited >= 3.0 * (STEPS - 15)  # the first steps are timed otherwise
 
 
 def attended_steps(run) -> list[int]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rankup.errors import RankupError
 from rankup.runtime.data.order import Span, StepPlan
-from rankup.runtime.data.portions import Batch, Counts, Position
+from rankup.runtime.data.portions import Batch, Counts, Position, Ready
 from rankup.runtime.data.sharding import Sharding
 from rankup.runtime.distributed.control import Control, raise_on_all
 
@@ -27,9 +27,7 @@ class DataFeed(Protocol):
 
     position: Position
     is_stream: bool
-    #: Values of the next batches, the last one first, that are made already and count as the batch before. Who takes
-    #: them from here gets them instead of the iterator of ``batches``.
-    ready: list[Any]
+    ready: Ready
 
     @property
     def cut(self) -> dict[str, int | None]:
@@ -60,7 +58,7 @@ class PreparedData:
 
     is_stream = False
     position: Position
-    ready: list[Any] = []  # noqa: RUF012  # of a feed that makes each batch when it is asked for
+    ready = Ready([])  # of a feed that makes each batch when it is asked for
     _loader: Any = None  # torch's, of a feed that has one
 
     def check_unchanged(self, control: Control | None, forgotten: Iterable[str]) -> None:

@@ -8,8 +8,8 @@ a body (which step, which batch) follows from how many batches the portion has g
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Iterator
-from itertools import chain
+from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import chain, starmap
 from operator import length_hint
 from typing import Any, NamedTuple, Protocol
 
@@ -69,44 +69,31 @@ class Portion(Protocol):
         ...
 
 
-class MadePortion:
-    """Of values that are there: the iterator of a list gives them, without any code of Python's."""
+class Ready:
+    """What the next batches of a feed are made of, which count as the batch before: ``make(*piece)`` makes one.
+    ``pieces`` has the last one first. Who takes pieces from there gets them instead of the feed's iterator."""
 
-    def __init__(self, values: list[Any], counts: Counts) -> None:
-        self.values = iter(values)
-        self.behind: list[Batch] = []
-        self._made, self._counts = values, counts
+    def __init__(self, pieces: list[Any], make: Callable[..., Any] | None = None) -> None:
+        """``make`` None: the pieces are the batches."""
+        self.pieces = pieces
+        self.make = make
+        self.seconds = 0.0  # that one took to make
 
-    @property
-    def handed(self) -> int:
-        return len(self._made) - length_hint(self.values)
-
-    @property
-    def batch(self) -> Batch:
-        return Batch(self._made[self.handed - 1], *self._counts)
-
-    def cut(self) -> None:
-        if left := len(list(self.values)):
-            self.behind = [Batch(value, *self._counts) for value in reversed(self._made[-left:])]
-            del self._made[-left:]
-
-    def check(self) -> None:
-        pass
+    def next(self) -> Any:
+        """The next batch."""
+        piece = self.pieces.pop()
+        if self.make is None:
+            return piece
+        asked = _clock()
+        value = self.make(*piece)
+        self.seconds = _clock() - asked
+        return value
 
 
-class AskedPortion:
-    """Of up to ``most`` batches, the ``first`` of which is there; each of the others is made when it is asked for."""
+class _Failing:
+    """A portion that an error may end."""
 
-    def __init__(self, first: Batch, others: Iterator[Batch], most: int, waits: Waits) -> None:
-        self.batch = first
-        self.behind: list[Batch] = []
-        self.handed = 0
-        self._error: BaseException | None = None
-        self._most = most
-        self.values = self._give(first, others, waits)
-
-    def cut(self) -> None:
-        self._most = self.handed
+    _error: BaseException | None = None
 
     def check(self) -> None:
         error, self._error = self._error, None
@@ -114,9 +101,67 @@ class AskedPortion:
             if error is not None:
                 raise error
         finally:
-            del (
-                error
-            )  # whose traceback holds this frame: a loop that failed would wait for the garbage collector
+            # Its traceback holds this frame: a loop that failed would wait for the garbage collector.
+            del error
+
+
+class MadePortion(_Failing):
+    """Of ``first`` and up to ``most - 1`` that are ready to be made. The iterator of a list gives their pieces, without
+    any code of Python's but what makes the batches. The clock is not read for each of them: what one took counts for
+    all."""
+
+    def __init__(self, first: Batch, ready: Ready, most: int, waits: Waits) -> None:
+        self.behind: list[Batch] = []
+        self._first, self._ready, self._waits = first, ready, waits
+        self._pieces = ready.pieces[:-most:-1]
+        del ready.pieces[len(ready.pieces) - len(self._pieces) :]
+        self._left = iter(self._pieces)
+        self._latest = first.value
+        others = self._left if ready.make is None else starmap(self._made_by(ready.make), self._left)
+        self.values: Iterator[Any] = chain((first.value,), others)
+
+    @property
+    def handed(self) -> int:
+        return 1 + len(self._pieces) - length_hint(self._left) - (self._error is not None)
+
+    @property
+    def batch(self) -> Batch:
+        made = self._ready.make is not None or self.handed == 1
+        return self._first._replace(value=self._latest if made else self._pieces[self.handed - 2])
+
+    def cut(self) -> None:
+        if left := [*self._left]:
+            self._ready.pieces += reversed(left)
+            del self._pieces[-len(left) :]
+
+    def check(self) -> None:
+        self._waits.waited += (self.handed - 1) * self._ready.seconds
+        super().check()
+
+    def _made_by(self, make: Callable[..., Any]) -> Callable[..., Any]:
+        def made(*piece: Any) -> Any:
+            try:
+                self._latest = value = make(*piece)
+            except BaseException as error:  # is the loop's
+                self._error = error
+                raise StopIteration from None
+            return value
+
+        return made
+
+
+class AskedPortion(_Failing):
+    """Of up to ``most`` batches, the ``first`` of which is there; each of the others is made when it is asked for."""
+
+    def __init__(self, first: Batch, others: Iterator[Batch], most: int, waits: Waits) -> None:
+        self.batch = first
+        self.behind: list[Batch] = []
+        self.handed = 0
+        self._most = most
+        self.values = self._give(first, others, waits)
+
+    def cut(self) -> None:
+        self._most = self.handed
 
     def _give(self, batch: Batch, others: Iterator[Batch], waits: Waits) -> Generator[Any, None, None]:
         alike = batch[1:]
@@ -141,8 +186,18 @@ class AskedPortion:
             yield batch.value
 
 
+class _NoPortion(_Failing):
+    values: Iterator[Any] = iter(())
+    handed = 0
+    batch = Batch(None, 0, 0, True)
+    behind: list[Batch] = []  # noqa: RUF012  # nobody adds to it
+
+    def cut(self) -> None:
+        pass
+
+
 #: Between portions.
-NONE: Portion = MadePortion([], (0, 0, True, 0, False))
+NONE: Portion = _NoPortion()
 
 
 class Position:

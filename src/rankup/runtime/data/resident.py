@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Generator, Sequence
+from itertools import accumulate
+from typing import Any
 
 import torch
 
 from rankup.errors import RankupError
 from rankup.runtime.data.batches import CHUNK, PreparedData, cut, cut_of, steps_of
-from rankup.runtime.data.portions import Batch, Position
+from rankup.runtime.data.portions import Batch, Position, Ready
 from rankup.runtime.data.sharding import Sharding
 from rankup.runtime.loop.precision import Precision
 from rankup.runtime.seed import SampleRandom, derive
@@ -20,6 +21,8 @@ Transform = Callable[[Columns, SampleRandom], Columns]
 # Bytes that a batch's maker and its reader share a core's second-level cache for. A quarter of it costs a loop over
 # images at batch 64 a tenth of its speed (``python -m benchmarks loader``).
 CACHED = 1024 * 1024
+# Pieces that are cut at once where batches are gathered one by one: a piece is a few numbers.
+_LONG = 512
 
 
 class ResidentData:
@@ -64,7 +67,7 @@ class ResidentDataFeed(PreparedData):
         fill: bool = True,
     ) -> None:
         self.position = Position()
-        self.ready = []
+        self.ready = Ready([])
         self._columns = data.on(device)
         self.dataset = (
             data if device.type == "cpu" else None
@@ -89,48 +92,59 @@ class ResidentDataFeed(PreparedData):
         plan = self.sharding.plan(epoch)
         order = plan.order.on(self._device)
         keys = order if plan.keys is plan.order else plan.keys.on(self._device)
-        key = derive(self.sharding.seed, "augment", epoch)
-        cast = self._precision.parameters is not None
-        transform = self._transform
+        maker = _Maker(self._columns, self._transform, derive(self.sharding.seed, "augment", epoch))
+        if self._precision.parameters is not None:
+            maker.cast = self._precision.cast
         per_step = len(self.sharding.parts(plan.total(0), self._parts))
-        steps = max(1, CHUNK // per_step)
+        fits = CHUNK * plan.total(0) * self._widest <= CACHED * self.sharding.world_size
+        steps = max(1, (CHUNK if fits else _LONG) // per_step)
         # A matrix product's last bit depends on the position of its operands in memory. So after a resume, chunks begin
         # at the same steps as without it, and each batch has the same position in its chunk.
         first = start - start % steps
         before = start - first  # steps that are done
         for pieces in cut(self.sharding, plan, first, self._parts, fill=self._fill, steps=steps):
-            sizes = pieces.sizes
             numbers = order.rows(pieces.spans)
-            gathered = [iter(_gather(column, numbers, sizes)) for column in self._columns]
-            if transform is None and not cast and pieces.alike and len(numbers) * self._widest <= CACHED:
-                self.ready = ready = list(zip(*gathered, strict=True) if len(gathered) > 1 else gathered[0])
-                ready.reverse()
-                if before:
-                    del ready[-before:]
-                    before = 0
-                while ready:  # none is held longer than the loop holds it
-                    yield Batch(ready.pop(), *pieces.counts[0])
-                continue
-            if transform is not None:
-                numbered = numbers if keys is order else keys.rows(pieces.spans)
-                piece_keys = iter(numbered.split_with_sizes(sizes))
-            for counts in pieces.counts:
-                # ``zip`` would hold what it gave last, whose memory the next gather finds in the cache.
-                columns: Columns = tuple(map(next, gathered))
-                if transform is not None:
-                    random = SampleRandom(key, next(piece_keys))
-                if before:
-                    before -= counts[2]
-                    continue
-                if transform is not None:
-                    columns = transform(columns, random)
-                if cast:
-                    columns = tuple(self._precision.cast(column) for column in columns)
-                yield Batch(columns if len(columns) > 1 else columns[0], *counts)
+            keyed = numbers if keys is order or self._transform is None else keys.rows(pieces.spans)
+            small = len(numbers) * self._widest <= CACHED
+            ready = maker.ready(numbers, keyed, pieces.sizes, small=small)
+            done = before and list(accumulate(int(counts[2]) for counts in pieces.counts)).index(before) + 1
+            before = 0
+            del ready.pieces[len(ready.pieces) - done :]
+            self.ready = ready if pieces.alike else Ready([])
+            for counts in pieces.counts[done:]:
+                if not ready.pieces:  # others have taken them
+                    break
+                yield Batch(ready.next(), *counts)
 
 
-def _gather(column: torch.Tensor, numbers: torch.Tensor, sizes: Sequence[int]) -> Iterable[torch.Tensor]:
-    """The rows of each piece: by one gather for all if they fit into the cache, else one by one."""
-    if len(numbers) * column[0].nbytes <= CACHED:
-        return column.index_select(0, numbers).split_with_sizes(sizes)
-    return map(partial(column.index_select, 0), numbers.split_with_sizes(sizes))
+class _Maker:
+    """Makes the batches of an epoch. ``key``: what the epoch's random numbers are keyed on."""
+
+    def __init__(self, columns: Columns, transform: Transform | None, key: int) -> None:
+        self.cast: Callable[[torch.Tensor], torch.Tensor] | None = None
+        self._columns = columns
+        self._transform = transform
+        self._key = key
+
+    def ready(self, numbers: torch.Tensor, keys: torch.Tensor, sizes: Sequence[int], *, small: bool) -> Ready:
+        """Batches of ``sizes``, of the rows ``numbers``. ``small``: all fit into the cache, and are gathered at once;
+        the others one by one, so that the next one finds the memory of the last one there."""
+        if not small:
+            chosen = numbers.split_with_sizes(sizes)
+            keyed = chosen if keys is numbers else keys.split_with_sizes(sizes)
+            return Ready([*zip(chosen, keyed, strict=True)][::-1], self._gathered)
+        columns = [column.index_select(0, numbers).split_with_sizes(sizes) for column in self._columns]
+        batches = zip(*columns, strict=True)
+        if self._transform is not None or self.cast is not None:
+            return Ready([*zip(batches, keys.split_with_sizes(sizes), strict=True)][::-1], self._changed)
+        return Ready([*(batches if len(columns) > 1 else columns[0])][::-1])
+
+    def _gathered(self, numbers: torch.Tensor, keys: torch.Tensor) -> Any:
+        return self._changed(tuple([column.index_select(0, numbers) for column in self._columns]), keys)
+
+    def _changed(self, columns: Columns, keys: torch.Tensor) -> Any:
+        if self._transform is not None:
+            columns = self._transform(columns, SampleRandom(self._key, keys))
+        if self.cast is not None:
+            columns = tuple([self.cast(column) for column in columns])
+        return columns if len(columns) > 1 else columns[0]

@@ -263,12 +263,9 @@ class Epoch:
 
     def _portion(self, batch: Batch, feed: Iterator[Batch], counts: StepCounts, most: int) -> Portion:
         """Of ``batch`` and up to ``most - 1`` that follow it."""
-        ready = self._feed.ready
-        if most <= 1 or not ready:
+        if most <= 1 or not self._feed.ready.pieces:
             return AskedPortion(batch, feed, most, counts)
-        values = [batch.value, *ready[:-most:-1]]
-        del ready[1 - len(values) :]
-        return MadePortion(values, batch[1:])
+        return MadePortion(batch, self._feed.ready, most, counts)
 
     def _begin_part(self, batch: Batch) -> None:
         """Random numbers and batch statistics begin in the same way for this part on whatever rank."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
 from typing import Any
 from weakref import ref
 
@@ -23,10 +22,44 @@ from rankup.strategies.clipping import local
 from rankup.strategies.inner_optimizers import with_inner
 
 _MOST_IDLE = 1000  # steps that are kept for a message
-# The step of the loop in which an optimizer stepped last, a gradient that it stepped with, and its version then. The
-# reference is weak: a gradient that is kept would take the next one's place in the cache.
-_Seen = tuple[int, ref[torch.Tensor] | None, int]
-_NEVER: _Seen = (-1, None, 0)
+
+
+class _Stepped:
+    """What is known of the last step of a prepared optimizer. Its hook runs in each step of the training, where most of
+    what it costs are the cache lines that it touches (``python -m benchmarks steps``)."""
+
+    __slots__ = ("_steps", "gradient", "optimizer", "reached", "version")
+
+    def __init__(self, steps: OptimizerSteps, optimizer: Optimizer) -> None:
+        self.optimizer = optimizer
+        self.reached = -1  # the step of the loop
+        # A gradient that it stepped with, and its version then. The reference is weak: a gradient that is kept would
+        # take the next one's place in the cache.
+        self.gradient: ref[torch.Tensor] | None = None
+        self.version = 0
+        self._steps = steps
+
+    def hook(self, *_: Any) -> None:
+        steps = self._steps
+        self.reached = steps.run.steps_reached
+        if steps.attends:
+            steps.attend(self)
+        else:
+            steps.count += 1
+        for parameter in self.optimizer.param_groups[0]["params"]:  # one gradient, for all
+            if (gradient := parameter.grad) is not None:
+                self.gradient, self.version = ref(gradient), gradient._version
+                return
+        self.gradient = None
+
+    def unchanged(self) -> bool:
+        """Whether that gradient is there still, and has not changed since."""
+        gradient = self.gradient() if self.gradient is not None else None
+        return (
+            gradient is not None
+            and gradient._version == self.version
+            and any(parameter.grad is gradient for parameter in self.optimizer.param_groups[0]["params"])
+        )
 
 
 class OptimizerSteps:
@@ -40,40 +73,45 @@ class OptimizerSteps:
             int
         ] = []  # steps of the loop without one of an optimizer, since they were compared last
         self.idle_sum = 0  # of all of them, in their order
-        self._run = run
+        self.run = run
         self._shared = run.replicas > 1
         # Before the next step, what a save in flight still copies: hooks until then.
         self._waits: list[RemovableHandle] = []
-        self._last = 0  # the step of the loop in which an optimizer stepped last
-        self._seen: dict[int, _Seen] = {}  # by the id of an optimizer
+        self.attends = True  # whether a step does more than count
+        self._last = 0  # the step of the loop in which an optimizer stepped last, as far as it is looked at
+        self._seen: dict[int, _Stepped] = {}  # by the id of an optimizer
+        self._compared = False  # whether it matters in which steps an optimizer, or which of several, stepped
         self._clearing: dict[int, _Clearing] = {}  # by the id of an optimizer, until the answer is known
         self._never_cleared: set[int] = set()  # optimizers whose steps add to the gradients of those before
 
     def begin(self, stack: ExitStack) -> None:
         """Until ``stack`` closes."""
-        self.count, self._last = 0, self._run.global_step
-        self._begun = self._run.steps_reached
+        self.count, self._last = 0, self.run.global_step
+        self._begun = self.run.steps_reached
         self.idle, self.idle_sum = [], 0
         self._depth = 0
         self._clearing = {}
         stack.callback(self._wait_no_more)
         stepping = self._stepping_ones()
         alone = len(stepping) == 1 and not self._shared
+        self._compared = not alone or self.run.control is not None
         for each, optimizer in stepping:
             if not alone:
                 stack.callback(each.register_step_pre_hook(self._stepping).remove)
-            stack.callback(each.register_step_post_hook(partial(self._stepped, optimizer)).remove)
-        for optimizer in self._run.optimizers:
+            seen = self._seen.setdefault(id(optimizer), _Stepped(self, optimizer))
+            stack.callback(each.register_step_post_hook(seen.hook).remove)
+        for optimizer in self.run.optimizers:
             if (first := _first(optimizer)) is not None and not hasattr(first, "to_local"):
                 self._clearing[id(optimizer)] = clearing = _Clearing(self, optimizer, first)
                 stack.callback(clearing.close)
+        self._set_attends()
 
     def _stepping_ones(self) -> list[tuple[Any, Optimizer]]:
         """Each optimizer that may step, and the prepared one that holds it: SAM steps the one that it holds, and never
         itself."""
         return [
             (each, optimizer)
-            for optimizer in self._run.optimizers
+            for optimizer in self.run.optimizers
             for each in with_inner(optimizer)
             if hasattr(each, "register_step_post_hook")
         ]
@@ -84,6 +122,7 @@ class OptimizerSteps:
             self._waits = [
                 each.register_step_pre_hook(lambda *_: wait()) for each, _ in self._stepping_ones()
             ]
+            self._set_attends()
 
     def _wait_no_more(self) -> None:
         while self._waits:
@@ -91,38 +130,36 @@ class OptimizerSteps:
 
     def note_idle(self) -> None:
         """Steps of the loop up to the one at hand are done."""
-        self._note_between(self._run.global_step + 1)
-        self._last = self._run.global_step
+        self._note_between(self.run.global_step + 1)
+        self._last = self.run.global_step
 
     def _stepping(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._depth += 1
         if (
             self._shared and len(args) < 2 and kwargs.get("closure") is None
         ):  # else it computes its gradients itself
-            self._run.strategy.check_reduced(optimizer)
+            self.run.strategy.check_reduced(optimizer)
 
-    def _stepped(self, optimizer: Optimizer, *_: Any) -> None:
-        reached = self._run.steps_reached
+    def _set_attends(self) -> None:
+        self.attends = bool(self._compared or self._waits or self._clearing)
+
+    def attend(self, seen: _Stepped) -> None:
+        """After a step: all but what ``_Stepped`` does by itself."""
         if self._depth > 1:
             self._depth -= 1
         else:
             self._depth = 0
             self.count += 1
-        if reached != self._last:
+        if (reached := seen.reached) != self._last:
             if reached != self._last + 1:
                 self._note_between(reached)
             self._last = reached
         if self._waits:
             self._wait_no_more()
-        if self._clearing:
-            clearing = self._clearing.get(id(optimizer))
-            if clearing is not None and clearing.stepped():
-                del self._clearing[id(optimizer)]
-        for parameter in optimizer.param_groups[0]["params"]:  # one gradient, for all
-            if (gradient := parameter.grad) is not None:
-                self._seen[id(optimizer)] = reached, ref(gradient), gradient._version
-                return
-        self._seen[id(optimizer)] = reached, None, 0
+        clearing = self._clearing.get(id(seen.optimizer))
+        if clearing is not None and clearing.stepped():
+            del self._clearing[id(seen.optimizer)]
+        self._set_attends()
 
     def _note_between(self, reached: int) -> None:
         for step in range(self._last + 1, reached):
@@ -136,16 +173,17 @@ class OptimizerSteps:
         """Whether this rank has gradients for a step that is still to come: of a window that a script accumulates by
         hand, over several bodies."""
         retired: set[int] = set()  # parameters of optimizers that were prepared later
-        for optimizer in reversed(self._run.optimizers):
+        for optimizer in reversed(self.run.optimizers):
             if not hasattr(optimizer, "register_step_post_hook"):
                 continue
-            step, gradient, version = self._seen.get(id(optimizer), _NEVER)
+            seen = self._seen.get(id(optimizer))
+            step = seen.reached if seen is not None else -1
             own = {id(p) for group in optimizer.param_groups for p in group["params"]}
             earlier_stage, retired = step <= self._begun and own <= retired, retired | own
             if earlier_stage:
                 continue
             # A step in this body has used them; one of an earlier body has used those that have not changed since.
-            used = step == self._run.steps_reached or _unchanged(optimizer, gradient, version)
+            used = seen is not None and (step == self.run.steps_reached or seen.unchanged())
             if used and id(optimizer) not in self._never_cleared:
                 continue
             gradients = (
@@ -162,9 +200,9 @@ class OptimizerSteps:
 
     def begins_after_step(self, optimizer: Optimizer) -> bool:
         """Whether the body at hand is the one after a step of ``optimizer``."""
-        step = self._seen.get(id(optimizer), _NEVER)[0]
+        seen = self._seen.get(id(optimizer))
         # Steps that were reached do not count a micro-batch before the last.
-        return step == self._run.global_step
+        return seen is not None and seen.reached == self.run.global_step
 
     def learn_never_cleared(self, optimizer: Optimizer) -> None:
         if not self._never_cleared:
@@ -216,15 +254,6 @@ def _first(optimizer: Optimizer) -> nn.Parameter | None:
         return None
     parameters = (p for group in optimizer.param_groups for p in group["params"])
     return next((p for p in parameters if p.requires_grad and p.is_leaf), None)
-
-
-def _unchanged(optimizer: Optimizer, seen: ref[torch.Tensor] | None, version: int) -> bool:
-    gradient = seen() if seen is not None else None
-    return (
-        gradient is not None
-        and gradient._version == version
-        and any(parameter.grad is gradient for parameter in optimizer.param_groups[0]["params"])
-    )
 
 
 def _values(gradient: torch.Tensor) -> torch.Tensor:
