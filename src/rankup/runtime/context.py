@@ -93,7 +93,7 @@ class RunContext:
     @property
     def global_step(self) -> int:
         """Steps that are done, over all loops and attempts; in the loop's body those before it."""
-        return self._done + max(0, self.portion.handed - 1)
+        return self._done + self.portion.done
 
     @property
     def steps_reached(self) -> int:

@@ -261,3 +261,19 @@ def handlers() -> tuple[bool, bool]:
 def test_after_the_loop_a_signal_ends_the_process_as_before():
     # In a process of its own: a loop that another test has left takes its handler away when it is collected.
     assert run_ranks(handlers, 1) == [(True, True)]
+
+
+def test_a_state_is_loaded_between_epochs_and_not_in_a_body():
+    run = rankup.init(device="cpu", seed=1)
+    data = rankup.ResidentData(torch.arange(40.0).reshape(-1, 1))
+    _, _, feed = run.prepare(nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.1), data, global_batch=4)
+    saved = run.state.state_dict()
+    for epoch in run.epochs(1):
+        for _ in epoch:
+            with pytest.raises(rankup.RankupError, match="in the body of a loop") as refused:
+                run.state.load_state_dict(saved)
+            assert refused.value.code == "load-in-body"
+        assert feed.position.step == run.global_step == 10
+        run.state.load_state_dict(saved)
+        assert feed.position.step == run.global_step == 0
+        break

@@ -88,7 +88,7 @@ def seen_by(kind: str, moment: float, monkeypatch: pytest.MonkeyPatch, epochs: i
 @pytest.mark.parametrize("kind", DATA)
 def test_a_body_sees_what_it_would_see_alone(kind, monkeypatch):
     portions = []
-    for name in ("MadePortion", "AskedPortion"):
+    for name in ("MadePortion", "MakingPortion", "AskedPortion"):
         real = getattr(epochs_module, name)
 
         def made(*args, real=real):
@@ -102,6 +102,29 @@ def test_a_body_sees_what_it_would_see_alone(kind, monkeypatch):
     assert seen_by(kind, 60.0, monkeypatch) == one_by_one
     assert len(portions) < STEPS
     assert max(portion.handed for portion in portions) > 10
+
+
+@pytest.mark.parametrize("kind", ["transformed", "gathered", "loaded"])
+def test_the_data_finds_the_run_where_it_would_be_alone(kind, monkeypatch):
+    """A curriculum asks for the step while the next batch is made."""
+    found = {}
+    for moment in (0.0, 60.0):
+        monkeypatch.setattr(epochs_module, "_MOMENT", moment)
+        run, _, _, data = prepared(kind)
+        seen = found[moment] = []
+
+        def look(run=run, data=data, seen=seen):
+            at = (run.global_step, data.position.step, data.position.total)
+            seen.append((*at, run._context.steps_reached, run._context.batch and run.batch.value.tolist()))
+
+        if kind == "loaded":
+            monkeypatch.setattr(OneByOne, "__getitem__", lambda self, n, look=look: (look(), X[n])[1])
+        else:
+            data._transform = lambda columns, random, look=look: (look(), columns)[1]
+        for _ in run.steps(data, epochs=2):
+            assert run.batch.samples <= BATCH
+    assert found[60.0] == found[0.0]
+    assert len({step for step, *_ in found[0.0]}) == 2 * STEPS
 
 
 @pytest.mark.parametrize("kind", DATA)

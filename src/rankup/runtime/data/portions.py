@@ -56,8 +56,13 @@ class Portion(Protocol):
         ...
 
     @property
+    def done(self) -> int:
+        """So many are over: all, while the next batch is made."""
+        ...
+
+    @property
     def batch(self) -> Batch:
-        """That of the body at hand."""
+        """That of the body that has begun last."""
         ...
 
     def cut(self) -> None:
@@ -105,49 +110,70 @@ class _Failing:
             del error
 
 
-class MadePortion(_Failing):
-    """Of ``first`` and up to ``most - 1`` that are ready to be made. The iterator of a list gives their pieces, without
-    any code of Python's but what makes the batches. The clock is not read for each of them: what one took counts for
-    all."""
+class _ReadyPortion(_Failing):
+    """Of ``first`` and up to ``most - 1`` that are ready to be made. The iterator of a list gives their pieces."""
 
-    def __init__(self, first: Batch, ready: Ready, most: int, waits: Waits) -> None:
+    def __init__(self, first: Batch, ready: Ready, most: int) -> None:
         self.behind: list[Batch] = []
-        self._first, self._ready, self._waits = first, ready, waits
+        self._first, self._ready = first, ready
         self._pieces = ready.pieces[:-most:-1]
         del ready.pieces[len(ready.pieces) - len(self._pieces) :]
         self._left = iter(self._pieces)
-        self._latest = first.value
-        others = self._left if ready.make is None else starmap(self._made_by(ready.make), self._left)
-        self.values: Iterator[Any] = chain((first.value,), others)
-
-    @property
-    def handed(self) -> int:
-        return 1 + len(self._pieces) - length_hint(self._left) - (self._error is not None)
-
-    @property
-    def batch(self) -> Batch:
-        made = self._ready.make is not None or self.handed == 1
-        return self._first._replace(value=self._latest if made else self._pieces[self.handed - 2])
 
     def cut(self) -> None:
         if left := [*self._left]:
             self._ready.pieces += reversed(left)
             del self._pieces[-len(left) :]
 
+
+class MadePortion(_ReadyPortion):
+    """The pieces are the batches: no code of Python's runs between two bodies."""
+
+    def __init__(self, first: Batch, ready: Ready, most: int) -> None:
+        super().__init__(first, ready, most)
+        self.values: Iterator[Any] = chain((first.value,), self._left)
+
+    @property
+    def handed(self) -> int:
+        return 1 + len(self._pieces) - length_hint(self._left)
+
+    @property
+    def done(self) -> int:
+        return self.handed - 1
+
+    @property
+    def batch(self) -> Batch:
+        handed = self.handed
+        return self._first if handed == 1 else self._first._replace(value=self._pieces[handed - 2])
+
+
+class MakingPortion(_ReadyPortion):
+    """Each batch is made when it is asked for. The clock is not read for it: what one took counts for all."""
+
+    def __init__(self, first: Batch, ready: Ready, most: int, waits: Waits) -> None:
+        super().__init__(first, ready, most)
+        self.handed, self.done = 1, 0
+        self._latest = first.value
+        self._waits = waits
+        self.values: Iterator[Any] = chain((first.value,), starmap(self._make, self._left))
+
+    @property
+    def batch(self) -> Batch:
+        return self._first._replace(value=self._latest)
+
     def check(self) -> None:
         self._waits.waited += (self.handed - 1) * self._ready.seconds
         super().check()
 
-    def _made_by(self, make: Callable[..., Any]) -> Callable[..., Any]:
-        def made(*piece: Any) -> Any:
-            try:
-                self._latest = value = make(*piece)
-            except BaseException as error:  # is the loop's
-                self._error = error
-                raise StopIteration from None
-            return value
-
-        return made
+    def _make(self, *piece: Any) -> Any:
+        self.done = self.handed
+        try:
+            self._latest = value = self._ready.make(*piece)  # type: ignore[misc]  # there is one
+        except BaseException as error:  # is the loop's
+            self._error = error
+            raise StopIteration from None
+        self.handed += 1
+        return value
 
 
 class AskedPortion(_Failing):
@@ -156,7 +182,7 @@ class AskedPortion(_Failing):
     def __init__(self, first: Batch, others: Iterator[Batch], most: int, waits: Waits) -> None:
         self.batch = first
         self.behind: list[Batch] = []
-        self.handed = 0
+        self.handed = self.done = 0
         self._most = most
         self.values = self._give(first, others, waits)
 
@@ -168,6 +194,7 @@ class AskedPortion(_Failing):
         self.handed = 1
         yield batch.value
         while self.handed < self._most:
+            self.done = self.handed
             waits.asked = asked = _clock()
             try:
                 following = next(others, None)
@@ -188,7 +215,7 @@ class AskedPortion(_Failing):
 
 class _NoPortion(_Failing):
     values: Iterator[Any] = iter(())
-    handed = 0
+    handed = done = 0
     batch = Batch(None, 0, 0, True)
     behind: list[Batch] = []  # noqa: RUF012  # nobody adds to it
 

@@ -13,7 +13,7 @@ from rankup.runtime.call_site import call_site
 from rankup.runtime.checkpointing.checkpointing import Checkpointing
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import DataFeed, shorter_goal
-from rankup.runtime.data.portions import AskedPortion, Batch, Batches, MadePortion, Portion
+from rankup.runtime.data.portions import AskedPortion, Batch, Batches, MadePortion, MakingPortion, Portion
 from rankup.runtime.distributed import buffers
 from rankup.runtime.loop.evaluation import Evaluations
 from rankup.runtime.loop.optimizer_steps import OptimizerSteps
@@ -263,9 +263,12 @@ class Epoch:
 
     def _portion(self, batch: Batch, feed: Iterator[Batch], counts: StepCounts, most: int) -> Portion:
         """Of ``batch`` and up to ``most - 1`` that follow it."""
-        if most <= 1 or not self._feed.ready.pieces:
+        ready = self._feed.ready
+        if most <= 1 or not ready.pieces:
             return AskedPortion(batch, feed, most, counts)
-        return MadePortion(batch, self._feed.ready, most, counts)
+        if ready.make is None:
+            return MadePortion(batch, ready, most)
+        return MakingPortion(batch, ready, most, counts)
 
     def _begin_part(self, batch: Batch) -> None:
         """Random numbers and batch statistics begin in the same way for this part on whatever rank."""
