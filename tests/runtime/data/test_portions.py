@@ -160,6 +160,22 @@ def test_an_evaluation_in_a_body_ends_the_portion(kind, monkeypatch):
     assert run.global_step == STEPS and len(open_ones) == 3
 
 
+@pytest.mark.parametrize("kind", DATA)
+def test_samples_are_counted_up_to_the_body_at_hand(kind, monkeypatch):
+    """Asked for in a body, in a state that is taken there, and after a break."""
+    monkeypatch.setattr(epochs_module, "_MOMENT", 60.0)
+    run, _, _, data = prepared(kind)
+    for epoch in run.epochs(2):
+        for done, _ in enumerate(epoch):
+            assert epoch.samples == done * BATCH
+            held = run._context.records.state_dict()["epoch_samples"]
+            assert held == min((done + 1) * BATCH, LENGTH)
+            if epoch.index == 1 and done == 28:
+                break
+        assert epoch.samples == (LENGTH if epoch.index == 0 else 29 * BATCH)
+    assert run._context.records._totals.counts.total == LENGTH + 29 * BATCH
+
+
 def prepared_to_fail(kind: str, at: int):
     """Data whose step ``at`` raises a ValueError."""
     run, _, _, data = prepared(kind, shuffle=False)

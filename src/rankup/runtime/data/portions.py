@@ -182,7 +182,7 @@ class AskedPortion(_Failing):
     def __init__(self, first: Batch, others: Iterator[Batch], most: int, waits: Waits) -> None:
         self.batch = first
         self.behind: list[Batch] = []
-        self.handed = self.done = 0
+        self.handed, self.done = 1, 0
         self._most = most
         self.values = self._give(first, others, waits)
 
@@ -191,7 +191,6 @@ class AskedPortion(_Failing):
 
     def _give(self, batch: Batch, others: Iterator[Batch], waits: Waits) -> Generator[Any, None, None]:
         alike = batch[1:]
-        self.handed = 1
         yield batch.value
         while self.handed < self._most:
             self.done = self.handed

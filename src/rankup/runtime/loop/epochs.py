@@ -236,8 +236,10 @@ class Epoch:
         except GeneratorExit:  # a break, or an error: no collectives here
             if run.batch is not None and run.batch.last:
                 run.portion.cut()
-                position.advance(run.portion.handed)
+                steps, batch = run.portion.handed, run.batch
+                position.advance(steps)
                 run.stand_at(run.steps_reached)
+                counts.steps_done(steps, batch, run.global_step)
             elif run.batch is not None:
                 gradients.unfinished = True
                 run.strategy.abandon_step()

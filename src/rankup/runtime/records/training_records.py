@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rankup.runtime.data.batches import DataFeed
-from rankup.runtime.data.portions import Position
+from rankup.runtime.data.portions import NONE, Portion, Position
 from rankup.runtime.records.arrival import arrival_of
 from rankup.runtime.records.logged_numbers import LoggedNumbers
 from rankup.runtime.records.rank_records import RankRecords
@@ -69,7 +69,8 @@ class TrainingRecords:
         self._in_steps = False  # not between the steps of two epochs
 
     def state_dict(self) -> dict[str, Any]:
-        return self._totals.state_dict()
+        state, portion = self._totals.state_dict(), self._portion
+        return {**state, "epoch_samples": state["epoch_samples"] + portion.handed * portion.batch.total}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._totals.load_state_dict(state)
@@ -81,8 +82,14 @@ class TrainingRecords:
 
     @property
     def epoch_samples(self) -> int:
-        """Samples of the epoch in progress, over all ranks and attempts."""
-        return self._totals.epoch_samples
+        """Samples of the epoch in progress, over all ranks and attempts; in the loop's body those before it."""
+        portion = self._portion
+        return self._totals.epoch_samples + portion.done * portion.batch.total
+
+    @property
+    def _portion(self) -> Portion:
+        """Whose steps are not counted yet."""
+        return self._feed.position.portion if self._feed is not None else NONE
 
     def progress(self) -> tuple[int | None, bool]:
         """The steps that have begun, None between the epochs of a loop; whether it waits for a batch."""
