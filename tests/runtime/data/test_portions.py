@@ -8,7 +8,7 @@ import threading
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
 
 import rankup
 from rankup.runtime.data import portions as portions_module
@@ -36,9 +36,8 @@ class OneByOne(Dataset):
         return X[number]
 
 
-WIDE = (
-    2 * CACHED // (4 * CHUNK * BATCH)
-)  # floats of a row, such that a chunk of batches is gathered one by one
+# Floats of a row, such that a chunk of batches does not fit into the cache: they are gathered one by one.
+WIDE = 2 * CACHED // (4 * CHUNK * BATCH)
 
 
 def first_number(columns, random):
@@ -101,7 +100,8 @@ def test_a_body_sees_what_it_would_see_alone(kind, monkeypatch):
     del portions[:]
     assert seen_by(kind, 60.0, monkeypatch) == one_by_one
     assert len(portions) < STEPS
-    assert max(portion.handed for portion in portions) > 10
+    meant = {"made": "MadePortion", "loaded": "AskedPortion"}.get(kind, "MakingPortion")
+    assert max(one.handed for one in portions if type(one).__name__ == meant) > 10
 
 
 @pytest.mark.parametrize("kind", ["transformed", "gathered", "loaded"])
@@ -270,6 +270,61 @@ def test_a_request_is_attended_after_the_step_at_hand(monkeypatch):
         if run.global_step == 40:
             run._checkpointing._attend_now()  # as the handler of a signal does
     assert 41 in attended
+
+
+class Stream(IterableDataset):
+    """It asks for attention while its last, shorter batch is read."""
+
+    def __iter__(self):
+        for number in range(LENGTH):
+            if number == LENGTH - 1:
+                self.ask()
+            yield X[number]
+
+
+def test_a_request_while_a_batch_is_read_is_attended_when_the_stream_stands_at_the_step(monkeypatch):
+    monkeypatch.setattr(epochs_module, "_MOMENT", 60.0)
+    run = rankup.init(device="cpu", seed=1)
+    stream = Stream()
+    _, _, data = run.prepare(nn.Linear(1, 1), None, stream, global_batch=BATCH, sharded=False)
+    stream.ask = run._checkpointing._attend_now
+    stood, attend = [], run._checkpointing.attend
+    run._checkpointing.attend = lambda: (stood.append((data.position.step, data.state()["at"])), attend())
+    for _ in run.steps(data, epochs=1):
+        pass
+    assert all(at == [0, step] for step, at in stood)
+    assert stood[-1][0] == STEPS
+
+
+class Alternating:
+    """Batches of 10 samples in the first epoch, of 4 and 6 in turns in the second one."""
+
+    epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self):
+        for start in range(0, 100, 10):
+            middle = start + (4 if self.epoch else 10)
+            yield [*range(start, middle)]
+            if middle < start + 10:
+                yield [*range(middle, start + 10)]
+
+
+def test_batches_that_a_break_left_are_not_those_of_an_epoch_cut_otherwise(monkeypatch):
+    monkeypatch.setattr(epochs_module, "_MOMENT", 60.0)
+    run = rankup.init(device="cpu", seed=1)
+    sampler = Alternating()
+    _, _, data = run.prepare(nn.Linear(1, 1), None, rankup.ResidentData(X), batch_sampler=sampler)
+    seen = []
+    for epoch in run.epochs(2):
+        for step, x in enumerate(epoch):
+            if epoch.index == 0 and step == 2:
+                break
+            if epoch.index:
+                seen += x.flatten().tolist()
+    assert seen == [*range(100)]
 
 
 def test_progress_is_told_within_a_portion(monkeypatch):

@@ -96,3 +96,20 @@ def test_the_optimizer_of_an_earlier_stage_has_no_gradients_that_wait():
             opt.step()
             waiting.append(run.state._steps.gradients_wait())
     assert waiting == [False] * 12
+
+
+def test_gradients_that_a_step_has_used_wait_for_none_until_a_backward_adds_to_them():
+    """A body that leaves out its batch finds those of the step before; a window is longer than a body."""
+    run = rankup.init(device="cpu", seed=1)
+    data = rankup.ResidentData(torch.linspace(-1, 1, 24).view(8, 3))
+    model, opt, feed = run.prepare(nn.Linear(3, 2), sgd, data, global_batch=2)
+    waits = []
+    for x in run.steps(feed, epochs=1):
+        if run.global_step != 1:
+            if run.global_step != 3:
+                opt.zero_grad()
+            model(x).sum().backward()
+        if run.global_step in (0, 3):
+            opt.step()
+        waits.append("gradients" in run.state.state_dict()["rank_state"])
+    assert waits == [False, False, True, False]

@@ -29,14 +29,14 @@ class RunState:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Put back what ``state_dict`` gave, after ``prepare`` and ``register`` and before the first step, or between
-        two epochs. Raises RankupError in the body of a loop, whose next batches are not those of the state."""
+        two epochs. Raises RankupError in the body of a loop, which goes on with its own next batches."""
         if self._run.batch is not None:
             raise RankupError(
                 "load-in-body",
-                "run.state.load_state_dict in the body of a loop: its next batches are those behind the step at hand, "
-                "and not those behind the step of the state",
-                hint="load it before the loop, or after the inner loop of an epoch; to go back to earlier weights "
-                "alone, model.load_state_dict",
+                "run.state.load_state_dict in the body of a loop: the loop would go on with the batches after its own "
+                "step, and not with those after the step of the state",
+                hint="load the state before the loop, or after the inner loop of an epoch; for the weights alone, "
+                "model.load_state_dict",
                 exit_code=1,
             )
         tensors, mine, metadata = (state_dict[key] for key in ("tensors", "rank_state", "metadata"))

@@ -117,11 +117,6 @@ class Pieces(NamedTuple):
     sizes: Sequence[int]
     counts: Sequence[Counts]
 
-    @property
-    def alike(self) -> bool:
-        """Whether all count as the same."""
-        return self.counts.count(self.counts[0]) == len(self.counts)
-
 
 def cut(
     sharding: Sharding, plan: StepPlan, start: int, parts: int, *, fill: bool, steps: int = 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import Any
 
 import torch
@@ -106,15 +106,15 @@ class ResidentDataFeed(PreparedData):
             numbers = order.rows(pieces.spans)
             keyed = numbers if keys is order or self._transform is None else keys.rows(pieces.spans)
             small = len(numbers) * self._widest <= CACHED
-            ready = maker.ready(numbers, keyed, pieces.sizes, small=small)
+            parts, make = maker.pieces(numbers, keyed, pieces.sizes, small=small)
             done = before and list(accumulate(int(counts[2]) for counts in pieces.counts)).index(before) + 1
             before = 0
-            del ready.pieces[len(ready.pieces) - done :]
-            self.ready = ready if pieces.alike else Ready([])
-            for counts in pieces.counts[done:]:
-                if not ready.pieces:  # others have taken them
-                    break
-                yield Batch(ready.next(), *counts)
+            for counts, alike in groupby(pieces.counts[done:]):
+                end = done + len([*alike])
+                self.ready = ready = Ready(parts[done:end][::-1], make)
+                done = end
+                while ready.pieces:
+                    yield Batch(ready.next(), *counts)
 
 
 class _Maker:
@@ -126,18 +126,21 @@ class _Maker:
         self._transform = transform
         self._key = key
 
-    def ready(self, numbers: torch.Tensor, keys: torch.Tensor, sizes: Sequence[int], *, small: bool) -> Ready:
-        """Batches of ``sizes``, of the rows ``numbers``. ``small``: all fit into the cache, and are gathered at once;
-        the others one by one, so that the next one finds the memory of the last one there."""
+    def pieces(
+        self, numbers: torch.Tensor, keys: torch.Tensor, sizes: Sequence[int], *, small: bool
+    ) -> tuple[list[Any], Callable[..., Any] | None]:
+        """Of what batches of ``sizes``, of the rows ``numbers``, are made, and how (``Ready``). ``small``: all fit into
+        the cache, and are gathered at once; the others one by one, so that the next one finds the memory of the last
+        one there."""
         if not small:
             chosen = numbers.split_with_sizes(sizes)
             keyed = chosen if keys is numbers else keys.split_with_sizes(sizes)
-            return Ready([*zip(chosen, keyed, strict=True)][::-1], self._gathered)
+            return [*zip(chosen, keyed, strict=True)], self._gathered
         columns = [column.index_select(0, numbers).split_with_sizes(sizes) for column in self._columns]
         batches = zip(*columns, strict=True)
         if self._transform is not None or self.cast is not None:
-            return Ready([*zip(batches, keys.split_with_sizes(sizes), strict=True)][::-1], self._changed)
-        return Ready([*(batches if len(columns) > 1 else columns[0])][::-1])
+            return [*zip(batches, keys.split_with_sizes(sizes), strict=True)], self._changed
+        return [*(batches if len(columns) > 1 else columns[0])], None
 
     def _gathered(self, numbers: torch.Tensor, keys: torch.Tensor) -> Any:
         return self._changed(tuple([column.index_select(0, numbers) for column in self._columns]), keys)

@@ -225,7 +225,9 @@ class Epoch:
                 portion.check()
                 if counts.steps_done(steps, batch, step):
                     records.tell(step)
-                if step >= checkpointing.due:
+                # After a request that came while the batch behind was read, the next step attends: a stream's state
+                # has counted that batch. No other due step lies within a portion.
+                if step >= checkpointing.due and not behind:
                     checkpointing.attend()
                 if position.total == self._limit:
                     reached = True
