@@ -13,6 +13,7 @@ from torch.utils.data import Dataset, IterableDataset
 import rankup
 from rankup.runtime.data import portions as portions_module
 from rankup.runtime.data.batches import CHUNK
+from rankup.runtime.data.portions import MadePortion, MakingPortion
 from rankup.runtime.data.resident import CACHED
 from rankup.runtime.loop import epochs as epochs_module
 
@@ -24,8 +25,7 @@ X = torch.arange(float(LENGTH)).reshape(-1, 1)
 class OneByOne(Dataset):
     """Each sample is made when it is asked for."""
 
-    def __init__(self) -> None:
-        self.fails_at = -1
+    fails_at = -1
 
     def __len__(self) -> int:
         return LENGTH
@@ -34,6 +34,18 @@ class OneByOne(Dataset):
         if number == self.fails_at:
             raise ValueError("no such sample")
         return X[number]
+
+
+class Streamed(IterableDataset):
+    """The same, of unknown length."""
+
+    fails_at = -1
+
+    def __iter__(self):
+        for number in range(LENGTH):
+            if number == self.fails_at:
+                raise ValueError("no such sample")
+            yield X[number]
 
 
 # Floats of a row, such that a chunk of batches does not fit into the cache: they are gathered one by one.
@@ -49,6 +61,7 @@ DATA = {
     "transformed": lambda: rankup.ResidentData(X, transform=lambda columns, random: (columns[0] * 2,)),
     "gathered": lambda: rankup.ResidentData(X.repeat(1, WIDE), transform=first_number),
     "loaded": OneByOne,
+    "streamed": Streamed,
 }
 
 
@@ -87,7 +100,7 @@ def seen_by(kind: str, moment: float, monkeypatch: pytest.MonkeyPatch, epochs: i
 @pytest.mark.parametrize("kind", DATA)
 def test_a_body_sees_what_it_would_see_alone(kind, monkeypatch):
     portions = []
-    for name in ("MadePortion", "MakingPortion", "AskedPortion"):
+    for name in ("MadePortion", "MakingPortion"):
         real = getattr(epochs_module, name)
 
         def made(*args, real=real):
@@ -100,8 +113,8 @@ def test_a_body_sees_what_it_would_see_alone(kind, monkeypatch):
     del portions[:]
     assert seen_by(kind, 60.0, monkeypatch) == one_by_one
     assert len(portions) < STEPS
-    meant = {"made": "MadePortion", "loaded": "AskedPortion"}.get(kind, "MakingPortion")
-    assert max(one.handed for one in portions if type(one).__name__ == meant) > 10
+    meant = MadePortion if kind == "made" else MakingPortion
+    assert max(one.handed for one in portions if type(one) is meant) > 10
 
 
 @pytest.mark.parametrize("kind", ["transformed", "gathered", "loaded"])
@@ -181,6 +194,8 @@ def prepared_to_fail(kind: str, at: int):
     run, _, _, data = prepared(kind, shuffle=False)
     if kind == "loaded":
         data.dataset.fails_at = at * BATCH
+    elif kind == "streamed":
+        data._reader.dataset.fails_at = at * BATCH
     else:
         transform = data._transform
 
@@ -193,7 +208,7 @@ def prepared_to_fail(kind: str, at: int):
     return run, data
 
 
-@pytest.mark.parametrize("kind", ["transformed", "gathered", "loaded"])
+@pytest.mark.parametrize("kind", ["transformed", "gathered", "loaded", "streamed"])
 def test_an_error_of_the_data_is_raised_in_the_loop_and_leaves_nothing_behind(kind, monkeypatch):
     monkeypatch.setattr(epochs_module, "_MOMENT", 60.0)
     run, data = prepared_to_fail(kind, 30)
@@ -208,6 +223,27 @@ def test_an_error_of_the_data_is_raised_in_the_loop_and_leaves_nothing_behind(ki
         assert not run._checkpointing._open  # the loop is over, and waits for no garbage collector
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("moment", [0.0, 60.0])
+@pytest.mark.parametrize("kind", ["transformed", "loaded"])
+def test_a_stop_iteration_of_the_data_is_an_error_at_its_step(kind, moment, monkeypatch):
+    """An iterator would end by it, or go on with the batch behind."""
+    monkeypatch.setattr(epochs_module, "_MOMENT", moment)
+
+    def failing(samples):
+        if samples[0][0] == 30 * BATCH:
+            raise StopIteration
+        return samples if kind == "transformed" else torch.stack(samples)
+
+    options = {"collate_fn": failing} if kind == "loaded" else {}
+    run, _, _, data = prepared(kind, shuffle=False, **options)
+    if kind == "transformed":
+        data._transform = lambda columns, random: failing(columns)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        for _ in run.steps(data, epochs=1):
+            pass
+    assert run.global_step == 30
 
 
 @pytest.mark.parametrize("kind", ["made", "transformed", "gathered"])

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rankup.errors import RankupError
 from rankup.runtime.data.order import Span, StepPlan
-from rankup.runtime.data.portions import Batch, Counts, Position, Ready
+from rankup.runtime.data.portions import NOTHING, Batch, Counts, Position, Ready
 from rankup.runtime.data.sharding import Sharding
 from rankup.runtime.distributed.control import Control, raise_on_all
 
 if TYPE_CHECKING:
     from rankup.runtime.data.samplers import SampledOrder
 
-# Pieces that are indexed together; resident data holds as many gathered batches at a time, and no more.
+# Batches that resident data gathers together; it holds as many at a time, and no more.
 CHUNK = 64
+# Batches that are cut together: each cut reads its code anew from memory.
+LONG = 1024
 _NAMED = 4  # changes in a message
 
 
@@ -28,6 +30,7 @@ class DataFeed(Protocol):
     position: Position
     is_stream: bool
     ready: Ready
+    behind: Batch | None
 
     @property
     def cut(self) -> dict[str, int | None]:
@@ -58,7 +61,8 @@ class PreparedData:
 
     is_stream = False
     position: Position
-    ready = Ready([])  # of a feed that makes each batch when it is asked for
+    ready = NOTHING  # while nobody reads
+    behind: Batch | None = None  # the next batch, if it was read to find out what it counts as
     _loader: Any = None  # torch's, of a feed that has one
 
     def check_unchanged(self, control: Control | None, forgotten: Iterable[str]) -> None:

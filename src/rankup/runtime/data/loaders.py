@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from itertools import chain
+from itertools import groupby
 from typing import Any
 
 import torch
 from torch.utils.data import Dataset, Sampler, default_collate
 
 from rankup.errors import RankupError
-from rankup.runtime.data.batches import CHUNK, PreparedData, cut, cut_of, steps_of
+from rankup.runtime.data.batches import LONG, PreparedData, cut, cut_of, steps_of
 from rankup.runtime.data.loader_options import Loader, loader_options
 from rankup.runtime.data.order import StepPlan
-from rankup.runtime.data.portions import Batch, Position
+from rankup.runtime.data.portions import NOTHING, Batch, Position, Ready
 from rankup.runtime.data.sample_rng import KeyedFetch
 from rankup.runtime.data.sharding import Sharding
 from rankup.runtime.loop.precision import Precision
@@ -77,8 +77,10 @@ class DatasetFeed(PreparedData):
         # iter(DataLoader) always draws from a generator: this one, and not the model's.
         self._generator = torch.Generator()
         self.dataset = dataset
+        fetch = KeyedFetch(dataset, collate, sharding.seed, sample_rng, warns=sharding.rank == 0)
+        self._fetch = fetch.__getitem__
         self._loader = Loader(
-            KeyedFetch(dataset, collate, sharding.seed, sample_rng, warns=sharding.rank == 0),
+            fetch,
             batch_size=None,
             sampler=self._order,
             collate_fn=_as_is,
@@ -99,12 +101,25 @@ class DatasetFeed(PreparedData):
         plan = self.sharding.plan(epoch)
         self._order.epoch, self._order.start, self._order.plan = epoch, start, plan
         self._generator.manual_seed(derive(self.sharding.seed, "loader", epoch, self.sharding.rank))
-        cuts = cut(self.sharding, plan, start, self._parts, fill=self._fill, steps=CHUNK)
-        counted = chain.from_iterable(zip(pieces.sizes, pieces.counts, strict=True) for pieces in cuts)
-        move = self._move
-        for (samples, counts), value in zip(counted, self._loader, strict=True):
-            _check_rows(value, samples)
-            yield Batch(value if move is None else move(value), *counts)
+        # Without workers and pinned memory, a loader would only call this.
+        plain = not self._loader.num_workers and not self._loader.pin_memory
+        loaded = map(self._fetch, self._order) if plain else iter(self._loader)
+        try:
+            for pieces in cut(self.sharding, plan, start, self._parts, fill=self._fill, steps=LONG):
+                values = map(self._checked, loaded, pieces.sizes)
+                for counts, alike in groupby(pieces.counts):
+                    self.ready = ready = Ready(values, len([*alike]))
+                    while ready.left:
+                        yield Batch(ready.next(), *counts)
+            next(loaded, None)  # so workers learn that there is no more to do
+        finally:
+            self.ready = NOTHING
+            if isinstance(loaded, Generator):  # a portion may hold it, and workers end with it
+                loaded.close()
+
+    def _checked(self, value: Any, samples: int) -> Any:
+        _check_rows(value, samples)
+        return value if self._move is None else self._move(value)
 
 
 def _check_rows(value: Any, samples: int) -> None:

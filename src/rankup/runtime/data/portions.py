@@ -8,8 +8,8 @@ a body (which step, which batch) follows from how many batches the portion has g
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
-from itertools import chain, starmap
+from collections.abc import Generator, Iterable, Iterator
+from itertools import chain, islice
 from operator import length_hint
 from typing import Any, NamedTuple, Protocol
 
@@ -42,9 +42,6 @@ class Waits(Protocol):
 class Portion(Protocol):
     """Batches that each are a step, and count as the same."""
 
-    #: Batches that the portion has taken and does not give, the last one first.
-    behind: list[Batch]
-
     @property
     def values(self) -> Iterator[Any]:
         """What the bodies get."""
@@ -75,67 +72,43 @@ class Portion(Protocol):
 
 
 class Ready:
-    """What the next batches of a feed are made of, which count as the batch before: ``make(*piece)`` makes one.
-    ``pieces`` has the last one first. Who takes pieces from there gets them instead of the feed's iterator."""
+    """The next batches of a feed, which count as the batch before: ``left`` of them (None: nobody knows) from
+    ``values``. Who takes them from there gets them instead of the feed's iterator. ``made``: they need no work any
+    more."""
 
-    def __init__(self, pieces: list[Any], make: Callable[..., Any] | None = None) -> None:
-        """``make`` None: the pieces are the batches."""
-        self.pieces = pieces
-        self.make = make
-        self.seconds = 0.0  # that one took to make
+    def __init__(self, values: Iterator[Any], left: int | None, *, made: bool = False) -> None:
+        self.values = values
+        self.left = left
+        self.made = made
 
     def next(self) -> Any:
         """The next batch."""
-        piece = self.pieces.pop()
-        if self.make is None:
-            return piece
-        asked = _clock()
-        value = self.make(*piece)
-        self.seconds = _clock() - asked
+        value = next(self.values)
+        self.took(1)
         return value
 
-
-class _Failing:
-    """A portion that an error may end."""
-
-    _error: BaseException | None = None
-
-    def check(self) -> None:
-        error, self._error = self._error, None
-        try:
-            if error is not None:
-                raise error
-        finally:
-            # Its traceback holds this frame: a loop that failed would wait for the garbage collector.
-            del error
+    def took(self, batches: int) -> None:
+        """So many are taken from ``values``; of a negative number, put back."""
+        if self.left is not None:
+            self.left -= batches
 
 
-class _ReadyPortion(_Failing):
-    """Of ``first`` and up to ``most - 1`` that are ready to be made. The iterator of a list gives their pieces."""
+NOTHING = Ready(iter(()), 0)
+
+
+class MadePortion:
+    """Of ``first`` and up to ``most - 1`` that are made: no code of Python's runs between two bodies."""
 
     def __init__(self, first: Batch, ready: Ready, most: int) -> None:
-        self.behind: list[Batch] = []
         self._first, self._ready = first, ready
-        self._pieces = ready.pieces[:-most:-1]
-        del ready.pieces[len(ready.pieces) - len(self._pieces) :]
-        self._left = iter(self._pieces)
-
-    def cut(self) -> None:
-        if left := [*self._left]:
-            self._ready.pieces += reversed(left)
-            del self._pieces[-len(left) :]
-
-
-class MadePortion(_ReadyPortion):
-    """The pieces are the batches: no code of Python's runs between two bodies."""
-
-    def __init__(self, first: Batch, ready: Ready, most: int) -> None:
-        super().__init__(first, ready, most)
+        self._others = [*islice(ready.values, min(most - 1, ready.left or 0))]
+        ready.took(len(self._others))
+        self._left = iter(self._others)
         self.values: Iterator[Any] = chain((first.value,), self._left)
 
     @property
     def handed(self) -> int:
-        return 1 + len(self._pieces) - length_hint(self._left)
+        return 1 + len(self._others) - length_hint(self._left)
 
     @property
     def done(self) -> int:
@@ -144,81 +117,72 @@ class MadePortion(_ReadyPortion):
     @property
     def batch(self) -> Batch:
         handed = self.handed
-        return self._first if handed == 1 else self._first._replace(value=self._pieces[handed - 2])
+        return self._first if handed == 1 else self._first._replace(value=self._others[handed - 2])
+
+    def cut(self) -> None:
+        if left := [*self._left]:
+            del self._others[-len(left) :]
+            self._ready.values = chain(left, self._ready.values)
+            self._ready.took(-len(left))
+
+    def check(self) -> None:
+        pass
 
 
-class MakingPortion(_ReadyPortion):
-    """Each batch is made when it is asked for. The clock is not read for it: what one took counts for all."""
+class MakingPortion:
+    """Of ``first`` and up to ``most - 1`` that follow; each is made when it is asked for."""
 
     def __init__(self, first: Batch, ready: Ready, most: int, waits: Waits) -> None:
-        super().__init__(first, ready, most)
         self.handed, self.done = 1, 0
-        self._latest = first.value
-        self._waits = waits
-        self.values: Iterator[Any] = chain((first.value,), starmap(self._make, self._left))
+        self._first, self._latest = first, first.value
+        self._ready = ready
+        self._most = most if ready.left is None else min(most, 1 + ready.left)
+        self._error: BaseException | None = None
+        self.values = self._give(ready.values, waits)
 
     @property
     def batch(self) -> Batch:
         return self._first._replace(value=self._latest)
 
-    def check(self) -> None:
-        self._waits.waited += (self.handed - 1) * self._ready.seconds
-        super().check()
-
-    def _make(self, *piece: Any) -> Any:
-        self.done = self.handed
-        try:
-            self._latest = value = self._ready.make(*piece)  # type: ignore[misc]  # there is one
-        except BaseException as error:  # is the loop's
-            self._error = error
-            raise StopIteration from None
-        self.handed += 1
-        return value
-
-
-class AskedPortion(_Failing):
-    """Of up to ``most`` batches, the ``first`` of which is there; each of the others is made when it is asked for."""
-
-    def __init__(self, first: Batch, others: Iterator[Batch], most: int, waits: Waits) -> None:
-        self.batch = first
-        self.behind: list[Batch] = []
-        self.handed, self.done = 1, 0
-        self._most = most
-        self.values = self._give(first, others, waits)
-
     def cut(self) -> None:
         self._most = self.handed
 
-    def _give(self, batch: Batch, others: Iterator[Batch], waits: Waits) -> Generator[Any, None, None]:
-        alike = batch[1:]
-        yield batch.value
+    def check(self) -> None:
+        self._ready.took(self.handed - 1)
+        error, self._error = self._error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            # Its traceback holds this frame: a loop that failed would wait for the garbage collector.
+            del error
+
+    def _give(self, values: Iterator[Any], waits: Waits) -> Generator[Any, None, None]:
+        yield self._latest
         while self.handed < self._most:
             self.done = self.handed
             waits.asked = asked = _clock()
             try:
-                following = next(others, None)
+                self._latest = value = next(values)
             except BaseException as error:  # is the loop's
-                self._error = error
-                return
-            if following is None:
-                return
-            if following[1:] != alike:
-                self.behind.append(following)
+                ended = isinstance(error, StopIteration) and self._ready.left is None
+                self._error = None if ended else error
                 return
             waits.got = got = _clock()
             waits.waited += got - asked
-            self.batch = batch = following
             self.handed += 1
-            yield batch.value
+            yield value
 
 
-class _NoPortion(_Failing):
+class _NoPortion:
     values: Iterator[Any] = iter(())
     handed = done = 0
     batch = Batch(None, 0, 0, True)
-    behind: list[Batch] = []  # noqa: RUF012  # nobody adds to it
 
     def cut(self) -> None:
+        pass
+
+    def check(self) -> None:
         pass
 
 

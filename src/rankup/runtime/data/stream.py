@@ -25,7 +25,7 @@ from rankup.errors import RankupError
 from rankup.runtime.data.batches import PreparedData, most_steps
 from rankup.runtime.data.loader_options import Loader, loader_options
 from rankup.runtime.data.loaders import mover
-from rankup.runtime.data.portions import Batch, Position
+from rankup.runtime.data.portions import NOTHING, Batch, Position, Ready
 from rankup.runtime.data.stream_reader import StreamReader, StreamStep, has_state, set_epoch
 from rankup.runtime.data.stream_split import (
     StreamEnd,
@@ -139,6 +139,26 @@ class StreamFeed(PreparedData):
         self._handed = 0  # samples of this pass that this rank has got
 
     def batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
+        self.behind = None
+        one_by_one = self._one_by_one(epoch, start)
+        try:
+            while (batch := self.behind or next(one_by_one, None)) is not None:
+                self.behind = None
+                self.ready = Ready(self._alike(one_by_one, batch), None)
+                yield batch
+        finally:
+            one_by_one.close()
+            self.ready = NOTHING
+
+    def _alike(self, others: Iterator[Batch], first: Batch) -> Generator[Any, None, None]:
+        """The values of those that count as the first one."""
+        for batch in others:
+            if batch[1:] != first[1:]:
+                self.behind = batch
+                return
+            yield batch.value
+
+    def _one_by_one(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         exact = self._at == (epoch, start)
         if not exact or not start:
             self._begin(epoch)

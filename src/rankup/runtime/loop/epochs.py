@@ -13,7 +13,7 @@ from rankup.runtime.call_site import call_site
 from rankup.runtime.checkpointing.checkpointing import Checkpointing
 from rankup.runtime.context import RunContext
 from rankup.runtime.data.batches import DataFeed, shorter_goal
-from rankup.runtime.data.portions import AskedPortion, Batch, Batches, MadePortion, MakingPortion, Portion
+from rankup.runtime.data.portions import Batch, Batches, MadePortion, MakingPortion, Portion
 from rankup.runtime.distributed import buffers
 from rankup.runtime.loop.evaluation import Evaluations
 from rankup.runtime.loop.optimizer_steps import OptimizerSteps
@@ -192,10 +192,9 @@ class Epoch:
         checkpointing.epoch_begins()
         self.iterated = True
         feed = self._feed.batches(self.index, position.step)
-        behind: list[Batch] = []  # batches that the last portion has not given
         counts = records.begin_steps()
         try:
-            while (batch := behind.pop() if behind else next(feed, None)) is not None:
+            for batch in feed:
                 counts.batch_got(batch.samples)
                 if run.evaluating:
                     self._evaluations.overtake()
@@ -210,15 +209,14 @@ class Epoch:
                     continue
                 care = checked or not batch.samples
                 # When ranks arrive is told of steps that are timed by themselves.
-                alone = care or bool(behind) or (counts.arrival is not None and steps != 1)
-                portion = self._portion(batch, feed, counts, 1 if alone else self._undisturbed())
+                alone = care or (counts.arrival is not None and steps != 1)
+                portion = self._portion(batch, counts, 1 if alone else self._undisturbed())
                 run.give(portion)
                 position.portion = portion
                 if care:
                     yield from self._with_care(batch, portion.values)
                 else:
                     yield portion.values
-                behind += portion.behind
                 steps = portion.handed
                 position.advance(steps)
                 run.stand_at(step := run.steps_reached)
@@ -227,7 +225,7 @@ class Epoch:
                     records.tell(step)
                 # After a request that came while the batch behind was read, the next step attends: a stream's state
                 # has counted that batch. No other due step lies within a portion.
-                if step >= checkpointing.due and not behind:
+                if step >= checkpointing.due and self._feed.behind is None:
                     checkpointing.attend()
                 if position.total == self._limit:
                     reached = True
@@ -261,18 +259,14 @@ class Epoch:
         position.ended = True
 
     def _undisturbed(self) -> int:
-        """Steps up to the next one after which something is due; no more than take a moment."""
+        """Steps up to the next one after which something is due, at least one; no more than take a moment."""
         steps = min(self._checkpointing.due - self._run.global_step, self._run.records.steps_in(_MOMENT))
-        return steps if self._limit is None else min(steps, self._limit - self._feed.position.total)
+        return max(1, steps if self._limit is None else min(steps, self._limit - self._feed.position.total))
 
-    def _portion(self, batch: Batch, feed: Iterator[Batch], counts: StepCounts, most: int) -> Portion:
+    def _portion(self, batch: Batch, counts: StepCounts, most: int) -> Portion:
         """Of ``batch`` and up to ``most - 1`` that follow it."""
         ready = self._feed.ready
-        if most <= 1 or not ready.pieces:
-            return AskedPortion(batch, feed, most, counts)
-        if ready.make is None:
-            return MadePortion(batch, ready, most)
-        return MakingPortion(batch, ready, most, counts)
+        return MadePortion(batch, ready, most) if ready.made else MakingPortion(batch, ready, most, counts)
 
     def _begin_part(self, batch: Batch) -> None:
         """Random numbers and batch statistics begin in the same way for this part on whatever rank."""
