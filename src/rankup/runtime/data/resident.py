@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import accumulate, groupby, repeat
 from typing import Any
 
@@ -126,20 +126,20 @@ class _Maker:
         """Batches of ``sizes``, of the rows ``numbers``, but for the first ``done``; and whether they are made already.
         Of a column that fits into the cache, all rows are gathered at once; of the others those of one batch, so that
         the next one finds the memory of the last one there."""
-        chosen = _parts(numbers, sizes)
-        columns: list[Iterable[torch.Tensor]] = []
-        made = self._transform is None and self.cast is None
-        for column in self._columns:
-            if len(numbers) * column[:1].nbytes <= CACHED:
-                columns.append(_parts(column.index_select(0, numbers), sizes)[done:])
-            else:
-                columns.append(map(column.index_select, repeat(0), chosen[done:]))
-                made = False
-        rows = zip(*columns, strict=True)
-        if self._transform is None and self.cast is None:
-            return (rows if len(columns) > 1 else iter(columns[0])), made
+        at_once = [len(numbers) * column[:1].nbytes <= CACHED for column in self._columns]
+        as_is = self._transform is None and self.cast is None
+        made = as_is and all(at_once)
+        chosen = () if made else _parts(numbers, sizes)
+        columns = [
+            _parts(column.index_select(0, numbers), sizes)[done:]
+            if whole
+            else map(column.index_select, repeat(0), chosen[done:])
+            for column, whole in zip(self._columns, at_once, strict=True)
+        ]
+        if as_is:
+            return (zip(*columns, strict=True) if len(columns) > 1 else iter(columns[0])), made
         keyed = chosen if keys is numbers else _parts(keys, sizes)
-        return map(self._changed, rows, keyed[done:]), False
+        return map(self._changed, zip(*columns, strict=True), keyed[done:]), made
 
     def _changed(self, columns: Columns, keys: torch.Tensor) -> Any:
         if self._transform is not None:
