@@ -140,6 +140,35 @@ def test_the_data_finds_the_run_where_it_would_be_alone(kind, monkeypatch):
     assert len({step for step, *_ in found[0.0]}) == 2 * STEPS
 
 
+# One column is gathered for many batches at once, the other one for each batch.
+DATA_OF_RESUMES = {
+    **{kind: make for kind, make in DATA.items() if kind != "streamed"},
+    "drawn": lambda: rankup.ResidentData(
+        X, transform=lambda columns, random: (columns[0] + random.uniform(),)
+    ),
+    "mixed": lambda: rankup.ResidentData(X, X.repeat(1, WIDE)),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"accumulate": 2}], ids=["steps", "micro-batches"])
+@pytest.mark.parametrize("kind", DATA_OF_RESUMES)
+def test_the_batches_from_a_step_on_are_those_that_the_whole_epoch_has_there(kind, options, monkeypatch):
+    monkeypatch.setitem(DATA, kind, DATA_OF_RESUMES[kind])
+    _, _, _, data = prepared(kind, **options)
+
+    def given(start: int):
+        return [
+            (*batch[1:], [column[:, :1].tolist() for column in batch.value])
+            if kind == "mixed"
+            else (*batch[1:], batch.value[:, :1].tolist())
+            for batch in data.batches(1, start)
+        ]
+
+    whole, parts = given(0), len(options) + 1
+    for start in (1, 23, STEPS - 1, STEPS):
+        assert given(start) == whole[parts * start :]
+
+
 @pytest.mark.parametrize("kind", DATA)
 def test_a_break_leaves_the_loop_where_its_body_was(kind, monkeypatch):
     monkeypatch.setattr(epochs_module, "_MOMENT", 60.0)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Batches that resident data gathers together; it holds as many at a time, and no more.
 CHUNK = 64
-# Batches that are cut together: each cut reads its code anew from memory.
+# Batches whose places are cut together: a place is a few numbers, and each cut reads its code anew from memory.
 LONG = 1024
 _NAMED = 4  # changes in a message
 
@@ -61,7 +61,7 @@ class PreparedData:
 
     is_stream = False
     position: Position
-    ready = NOTHING  # while nobody reads
+    ready = NOTHING  # before the first batch
     behind: Batch | None = None  # the next batch, if it was read to find out what it counts as
     _loader: Any = None  # torch's, of a feed that has one
 

@@ -105,13 +105,13 @@ class DatasetFeed(PreparedData):
         plain = not self._loader.num_workers and not self._loader.pin_memory
         loaded = map(self._fetch, self._order) if plain else iter(self._loader)
         try:
-            for pieces in cut(self.sharding, plan, start, self._parts, fill=self._fill, steps=LONG):
+            steps = max(1, LONG // self._parts)
+            for pieces in cut(self.sharding, plan, start, self._parts, fill=self._fill, steps=steps):
                 values = map(self._checked, loaded, pieces.sizes)
                 for counts, alike in groupby(pieces.counts):
                     self.ready = ready = Ready(values, len([*alike]))
                     while ready.left:
                         yield Batch(ready.next(), *counts)
-            next(loaded, None)  # so workers learn that there is no more to do
         finally:
             self.ready = NOTHING
             if isinstance(loaded, Generator):  # a portion may hold it, and workers end with it
